@@ -121,7 +121,7 @@ def lowered(case: Case) -> tuple[ModuleOp, Plan]:
     choosing = next(i for i, spec in enumerate(passes) if spec.name == CHOOSING_PASS)
     run_passes(module, passes[:choosing])
     if case.tiles is not None:
-        _decide(module, case.tiles, case.warps or {})
+        decide(module, case.tiles, case.warps or {})
     run_passes(module, passes[choosing : choosing + 1])
     plan = plan_of(_kernel(module))
     run_passes(module, passes[choosing + 1 :])
@@ -132,7 +132,8 @@ def _kernel(module: ModuleOp) -> KernelOp:
     return next(op for op in module.walk() if isinstance(op, KernelOp))
 
 
-def _decide(module: ModuleOp, tiles: Mapping[str, int], warps: Mapping[str, int]) -> None:
+def decide(module: ModuleOp, tiles: Mapping[str, int], warps: Mapping[str, int]) -> None:
+    """State the sizes of the one kernel."""
     kernel = _kernel(module)
     schedule = kernel.schedule
     assert schedule is not None

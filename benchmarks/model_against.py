@@ -1,0 +1,164 @@
+"""The model as it is against times on record: every kernel that was measured, with the sizes that it had then,
+estimated with the rates that last, with those of the run, or with the datasheet's. Needs no GPU.
+
+python benchmarks/model_against.py [--rates sustained|run|datasheet] [--markdown]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import programs
+import results
+from gates import markdown
+from model import decide
+from speed.cases import cases
+
+from treadle.compiler.bench.predict import Row, found_in_l2, summary
+from treadle.compiler.bench.rates import Rates, with_rates
+from treadle.compiler.cost import Plan, estimate, plan_of, sizes_of_kernel
+from treadle.compiler.cost.limit import compulsory_bytes
+from treadle.compiler.cost.tile_order import Sharing, longest
+from treadle.compiler.cost.traffic import device_bytes
+from treadle.compiler.cost.turns import Made, sharing_of
+from treadle.compiler.machines import Machine, load_machine
+from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
+from treadle.compiler.sizes import set_default_sizes
+from treadle.compiler.source import only_function, parse_module
+from treadle.dialects.hierarchy import KernelOp
+
+DEVICE, MODEL = "nvidia-h100-80gb-hbm3-2026-11-26", "h100"
+"""The run on record, and the machine file of its device."""
+RATES = ("sustained", "run", "datasheet")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kernel as it was measured."""
+
+    name: str
+    program: str
+    sizes: Mapping[str, int]
+    are_static: bool
+    """Whether it was made for these very sizes."""
+    seconds: float
+    rates: Rates | None = None
+    """Of that run, where it measured them."""
+    bytes: Mapping[str, float] | None = None
+    """By level, where the profiler counted."""
+
+
+def measured() -> Iterator[Measured]:
+    """All that is on record: of `treadle bench predict`, then of `gpu.py`."""
+    for path in sorted(results.RESULTS.glob(f"predict-*-{DEVICE}.json")):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        for row in data["rows"]:
+            name, text = named(row["program"], row["sizes"]), programs.example(row["program"])
+            seconds, rates = row["measured_us"] / 1e6, Rates(**data["rates"])
+            yield Measured(name, text, row["sizes"], False, seconds, rates, row["measured_bytes"])
+    known = {str(case): case for case in cases(False)}
+    for found in json.loads((results.RESULTS / f"gpu-{DEVICE}.json").read_text(encoding="utf-8"))["speed"]:
+        case = known[found["case"]]
+        (ours,) = (each for each in found["kernels"] if each["who"] == "treadle")
+        yield Measured(str(case), case.program, case.open_sizes, True, ours["seconds"]["median"])
+
+
+def named(program: str, sizes: Mapping[str, int]) -> str:
+    return f"{program} {', '.join(f'{axis} {size}' for axis, size in sizes.items())}"
+
+
+def kernels_then() -> Mapping[str, Mapping[str, Any]]:
+    """Sizes of the kernels that were measured, by name: what the model chooses now may be others."""
+    return json.loads((results.RESULTS / f"kernels-{DEVICE}.json").read_text(encoding="utf-8"))["kernels"]
+
+
+def row(each: Measured, kernel: Mapping[str, Any], machine: Machine) -> Row:
+    """It is measured by repeating it, so that what fits L2 is found there."""
+    module = parse_module(each.program)
+    function = only_function(module, each.name)
+    set_default_sizes(function, each.sizes)
+    specs = pipeline(Options(machine.name, sizes=each.sizes if each.are_static else {}))
+    names = [spec.name for spec in specs]
+    choosing = names.index(CHOOSING_PASS)
+    run_passes(module, specs[:choosing])
+    decide(module, {**kernel["group"], **kernel["stream"]}, kernel["warps"])
+    run_passes(module, specs[choosing : names.index(LAST_HIERARCHY_PASS) + 1])
+    (lowered,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    plan, sizes = plan_of(lowered), sizes_of_kernel(lowered, function, each.sizes)
+    machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
+    found = estimate(plan, machine, sizes, Made(kernel["in_turns"], share_then(plan, machine, sizes, kernel)))
+    assert found is not None, each.name
+    moved = device_bytes(plan, machine, sizes, machine.sms * found.blocks_per_sm, found.in_turns)
+    time = float(found.time_us) + 1e6 * machine.launch
+    return Row(each.name, each.sizes, time, each.seconds * 1e6, found.bottleneck, {"device": int(moved)}, each.bytes)
+
+
+def share_then(plan: Plan, machine: Machine, sizes: Mapping[str, int], kernel: Mapping[str, Any]) -> float | None:
+    """Of uneven pieces, how many times its even share the processor had that had most to do: blocks took every 132nd
+    piece, the longest of a section first, or each the next as the pieces lie. Nothing deals them so any more."""
+    sharing = sharing_of(plan, machine.sms, sizes)
+    if sharing is None or longest(sharing) is None:
+        return None
+    busy = [0.0] * sharing.slots
+    if kernel["in_turns"]:
+        for number, piece in enumerate(_taken(sharing, kernel["section"])):
+            busy[number % len(busy)] += piece
+    else:
+        for _ in range(sharing.rows):
+            for piece in sharing.pieces:
+                heapreplace(busy, busy[0] + piece)
+    return max(busy) * len(busy) / sum(busy)
+
+
+def _taken(sharing: Sharing, section: int) -> Iterator[int]:
+    for begin in range(0, sharing.rows, section):
+        for piece in reversed(sharing.pieces):
+            yield from [piece] * min(section, sharing.rows - begin)
+
+
+def rows(rates: str) -> list[Row]:
+    machine, kernels, last = load_machine(MODEL), kernels_then(), None
+    found: list[Row] = []
+    for each in measured():
+        last = each.rates or last
+        assert last is not None
+        of_run = with_rates(machine, last)
+        by = {"sustained": machine.as_sustained(), "run": of_run, "datasheet": machine}[rates]
+        found.append(row(each, kernels[each.name], by))
+    return found
+
+
+def table(found: Sequence[Row]) -> list[list[str]]:
+    head = ["kernel", "predicted us", "measured us", "off by", "bound by"]
+    return [
+        head,
+        *(
+            [each.program, f"{each.predicted_us:.4g}", f"{each.measured_us:.4g}", f"{each.error:+.0%}", each.bottleneck]
+            for each in found
+        ),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", choices=RATES, default=RATES[0])
+    parser.add_argument("--markdown", action="store_true", help="print the table of the page")
+    parsed = parser.parse_args()
+    found = rows(parsed.rates)
+    head, *cells = table(found)
+    print(markdown(head, cells) if parsed.markdown else results.table(head, cells))
+    print(summary(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
