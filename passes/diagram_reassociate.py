@@ -22,7 +22,7 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import erase_dead, functions, kernels, label, note
-from treadle.passes.products import chunked, orders
+from treadle.passes.products import chunked, orders, references
 from treadle.passes.products.chains import Chain, chains_from
 from treadle.passes.products.chunked import Chunking, cut_of
 from treadle.passes.products.conditions import Order, order_of
@@ -87,6 +87,10 @@ class DiagramReassociatePass(ModulePass):
     Legal by associativity, `(A B) C = A (B C)`, where nothing but casts and factors stands between the products. A sum
     of a product without a third factor, `sum_x A B`, is of the same kind.
 
+    Powers of sums, `exp(u[q] + v[x])`, stand between, too: told from a reference, the largest v of what is summed, they
+    are `exp(u + r) exp(v - r)`. The second is at most 1 and the first is the largest power of the row, so that none is
+    beyond f32 where the program's are not, whatever u and v are.
+
     A condition that orders positions (`x <= q`) splits the sum at the borders of chunks: positions of earlier chunks
     all count, and in the chunk of q those that the condition leaves. So `(A B) C` over earlier chunks is `A` times the
     sum of their states `B C`, and `A B` is made within chunks alone, of `chunk` elements.
@@ -141,7 +145,7 @@ class DiagramReassociatePass(ModulePass):
         function, chains = trials.function, trials.chains
         lengths = (None,) if not found else LENGTHS if self.chunk is None else (self.chunk,)
         chosen = _by_estimate(trials, found, lengths, asked)
-        subject, law = _names(chains), chunked.LAW if found else orders.LAW
+        subject, law = _names(chains), _law(found, chains)
         if isinstance(chosen, str):
             note(function, f"decline {PASS}", subject, law, chosen)
             return
@@ -216,6 +220,11 @@ def _rewrite(found: Orders, length: int | None, block: Block, chains: Sequence[C
             chunking.sum(chain)
         chunking.finish(block, [chain.outer for chain in own])
     erase_dead(block)
+
+
+def _law(found: Orders, chains: Sequence[Chain]) -> str:
+    laws = chunked.LAW if found else orders.LAW
+    return f"{laws}; {references.LAW}" if any(chain.weights.has_power for chain in chains) else laws
 
 
 def _names(chains: Sequence[Chain]) -> str:

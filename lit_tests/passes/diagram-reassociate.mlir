@@ -7,6 +7,7 @@
 !S = tensor<256x256xf32, #diagram.array<[q, x]>>
 !S16 = tensor<256x256xf16, #diagram.array<[q, x]>>
 !n = tensor<256xf32, #diagram.array<[q]>>
+!m = tensor<256xf32, #diagram.array<[x]>>
 !O = tensor<256x32xf32, #diagram.array<[q, e]>>
 !O16 = tensor<256x32xf16, #diagram.array<[q, e]>>
 !Ks = tensor<?x64xf16, #diagram.array<[x, d]>>
@@ -115,4 +116,88 @@ func.func @sum_alone(%Q: !Q, %K: !K) -> !n {
   %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
   %A = diagram.reduce add %S over [x] : !S -> !n
   func.return %A : !n
+}
+
+// Powers of differences are told from a reference in each chunk, the largest exponent of what is summed; these, from the
+// largest of all chunks before that of a row.
+
+// CHECK-LABEL: func.func @with_decays
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S in chunks of 64", "a sum under an order splits at chunks; associativity of the product; exp(a + b) = exp(a) exp(b)", "">]
+// CHECK-NEXT: %Q_1 = diagram.read %Q at "64 * q_chunk + q_in, d" : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %K_1 = diagram.read %K at "64 * x_chunk + x_in, d" : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<4x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>
+// CHECK-NEXT: %V_1 = diagram.read %V at "64 * x_chunk + x_in, e" : tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<4x64x32xf16, #diagram.array<[x_chunk, x_in, e]>>
+// CHECK-NEXT: %b_1 = diagram.read %b at "64 * x_chunk + x_in" : tensor<256xf32, #diagram.array<[x]>> -> tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>>
+// CHECK-NEXT: %exponent = diagram.map (%b_2 = %b_1 : tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>>) -> tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>> {
+// CHECK-NEXT: %0 = arith.negf %b_2 : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %reference = diagram.reduce max %exponent over [x_in] : tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>> -> tensor<4xf32, #diagram.array<[x_chunk]>>
+// CHECK-NEXT: %K_2 = diagram.map (%k = %K_1 : tensor<4x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>, %exponent_1 = %exponent : tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>>, %reference_1 = %reference : tensor<4xf32, #diagram.array<[x_chunk]>>) -> tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>> {
+// CHECK-NEXT: %0 = arith.extf %k : f16 to f32
+// CHECK-NEXT: %1 = arith.constant 0xff800000 : f32
+// CHECK-NEXT: %2 = arith.cmpf oeq, %reference_1, %1 : f32
+// CHECK-NEXT: %3 = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT: %4 = arith.select %2, %3, %reference_1 : f32
+// CHECK-NEXT: %5 = arith.subf %exponent_1, %4 : f32
+// CHECK-NEXT: %6 = math.exp %5 : f32
+// CHECK-NEXT: %7 = arith.mulf %0, %6 : f32
+// CHECK-NEXT: diagram.yield %7 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %V_2 = diagram.cast %V_1 : tensor<4x64x32xf16, #diagram.array<[x_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[x_chunk, x_in, e]>>
+// CHECK-NEXT: %A_state = diagram.contract %K_2, %V_2 over [x_in] accumulate f32 as tf32 : tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>>, tensor<4x64x32xf32, #diagram.array<[x_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>>
+// CHECK-NEXT: %references = diagram.map (%reference_1 = %reference : tensor<4xf32, #diagram.array<[x_chunk]>>) -> tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>> {
+// CHECK-NEXT: diagram.yield %reference_1 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %counted = diagram.where %references if "x_chunk < q_chunk" : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>
+// CHECK-NEXT: %reference_1 = diagram.reduce max %counted over [x_chunk] : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>> -> tensor<4xf32, #diagram.array<[q_chunk]>>
+// CHECK-NEXT: %decay = diagram.map (%counted_1 = %counted : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>, %reference_2 = %reference_1 : tensor<4xf32, #diagram.array<[q_chunk]>>) -> tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>> {
+// CHECK-NEXT: %0 = arith.constant 0xff800000 : f32
+// CHECK-NEXT: %1 = arith.cmpf oeq, %reference_2, %0 : f32
+// CHECK-NEXT: %2 = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT: %3 = arith.select %1, %2, %reference_2 : f32
+// CHECK-NEXT: %4 = arith.subf %counted_1, %3 : f32
+// CHECK-NEXT: %5 = math.exp %4 : f32
+// CHECK-NEXT: diagram.yield %5 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %a_1 = diagram.read %a at "64 * q_chunk + q_in" : tensor<256xf32, #diagram.array<[q]>> -> tensor<4x64xf32, #diagram.array<[q_chunk, q_in]>>
+// CHECK-NEXT: %A_states = diagram.contract %decay, %A_state over [x_chunk] accumulate f32 as tf32 : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>, tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>>
+// CHECK-NEXT: %Q_2 = diagram.cast %Q_1 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %A_before = diagram.contract %Q_2, %A_states over [d] accumulate f32 as tf32 : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>, tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %A_before_1 = diagram.map (%a_before = %A_before : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>, %a_2 = %a_1 : tensor<4x64xf32, #diagram.array<[q_chunk, q_in]>>, %reference_2 = %reference_1 : tensor<4xf32, #diagram.array<[q_chunk]>>) -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> {
+// CHECK-NEXT: %0 = arith.addf %a_2, %reference_2 : f32
+// CHECK-NEXT: %1 = math.exp %0 : f32
+// CHECK-NEXT: %2 = arith.mulf %a_before, %1 : f32
+// CHECK-NEXT: diagram.yield %2 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %K_3 = diagram.read %K at "64 * q_chunk + x_in, d" : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, x_in, d]>>
+// CHECK-NEXT: %V_3 = diagram.read %V at "64 * q_chunk + x_in, e" : tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<4x64x32xf16, #diagram.array<[q_chunk, x_in, e]>>
+// CHECK-NEXT: %S = diagram.contract %Q_1, %K_3 over [d] accumulate f32 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>, tensor<4x64x64xf16, #diagram.array<[q_chunk, x_in, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %b_2 = diagram.read %b at "64 * q_chunk + x_in" : tensor<256xf32, #diagram.array<[x]>> -> tensor<4x64xf32, #diagram.array<[q_chunk, x_in]>>
+// CHECK-NEXT: %T = diagram.map (%s = %S : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>>, %u = %a_1 : tensor<4x64xf32, #diagram.array<[q_chunk, q_in]>>, %v = %b_2 : tensor<4x64xf32, #diagram.array<[q_chunk, x_in]>>) -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>> {
+// CHECK-NEXT: %w = arith.subf %u, %v : f32
+// CHECK-NEXT: %p = math.exp %w : f32
+// CHECK-NEXT: %t = arith.mulf %s, %p : f32
+// CHECK-NEXT: diagram.yield %t : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %L = diagram.where %T if "x_in <= q_in" : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %S16 = diagram.cast %L : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %A_same = diagram.contract %S16, %V_3 over [x_in] accumulate f32 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, x_in]>>, tensor<4x64x32xf16, #diagram.array<[q_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %A = diagram.map (%a_before = %A_before_1 : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>, %a_same = %A_same : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>) -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> {
+// CHECK-NEXT: %0 = arith.addf %a_before, %a_same : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A_1 = diagram.collapse %A [q_chunk, q_in] as q : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> -> tensor<256x32xf32, #diagram.array<[q, e]>>
+// CHECK-NEXT: func.return %A_1 : tensor<256x32xf32, #diagram.array<[q, e]>>
+func.func @with_decays(%Q: !Q, %K: !K, %V: !V, %a: !n, %b: !m) -> !O {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %T = diagram.map (%s = %S : !S, %u = %a : !n, %v = %b : !m) -> !S {
+    %w = arith.subf %u, %v : f32
+    %p = math.exp %w : f32
+    %t = arith.mulf %s, %p : f32
+    diagram.yield %t : f32
+  }
+  %L = diagram.where %T if "x <= q" : !S
+  %S16 = diagram.cast %L : !S -> !S16
+  %A = diagram.contract %S16, %V over [x] accumulate f32 : !S16, !V -> !O
+  func.return %A : !O
 }

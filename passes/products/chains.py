@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from xdsl.dialects import arith
@@ -14,6 +15,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.operation import quote
 from treadle.passes._functions import label
+from treadle.passes.expressions.inner import is_saturating
 from treadle.passes.expressions.scalars import (
     CASTS,
     Expression,
@@ -24,9 +26,9 @@ from treadle.passes.expressions.scalars import (
     is_plain,
     leaves,
     number,
-    product,
     quotient,
 )
+from treadle.passes.products.weights import Weights, weights_of
 
 FORMATS = ("f16", "bf16", "f32")
 """Of what is multiplied: numbers of 8 bits lose too much of a sum, and integers none of it."""
@@ -86,15 +88,10 @@ class Chain:
     def conditions(self) -> list[WhereOp]:
         return [op for op in self.between if isinstance(op, WhereOp)]
 
-    @property
-    def scale(self) -> Expression:
-        """The factors that are the same throughout the outer sum."""
-        return _product_of(each for each in self.factors if not {*axes_in(each)} & {*self.over})
-
-    @property
-    def weight(self) -> Expression:
-        """The factors that are not."""
-        return _product_of(each for each in self.factors if {*axes_in(each)} & {*self.over})
+    @cached_property
+    def weights(self) -> Weights:
+        """What the outer sum sums, but for the inner product and the other factor."""
+        return weights_of(self.factors, self.over, axes_of(self.far.type))
 
     def why_not(self) -> str | None:
         """Why its factors cannot be multiplied in another order; None if they can."""
@@ -109,8 +106,8 @@ class Chain:
             return f"'{min(inner & others)}' is another axis in {label(other or self.far)}: give it a name of its own"
         if (others - over) & (near - far):
             return f"every row of {label(self.near)} is multiplied by numbers of its own"
-        if not {*axes_in(self.weight)} <= far:
-            others = quote(sorted({*axes_in(self.weight)} - far))
+        if (mixed := self.weights.mixed) is not None:
+            others = quote(sorted({*axes_in(mixed)} - far))
             return f"a factor of {label(self.carried)} varies along {others} as well as {quote(self.over)}"
         arrays = [self.near, *self.summed]
         arrays += [leaf.value for factor in self.factors for leaf in leaves(factor)]
@@ -130,13 +127,6 @@ class Chain:
 def _why_no_format(value: SSAValue) -> str | None:
     format = str(format_of(value.type))
     return None if format in FORMATS else f"{label(value)} has numbers of {format}"
-
-
-def _product_of(factors: Iterable[Expression]) -> Expression:
-    whole: Expression = number(1)
-    for factor in factors:
-        whole = product(whole, factor)
-    return whole
 
 
 def chains_from(inner: ContractOp) -> list[Chain] | None:
@@ -201,7 +191,7 @@ def _factors(expression: Expression) -> tuple[list[Expression], list[Expression]
     """Multiply and divide taken apart, casts aside: `a * b / c` is ([a, b], [c])."""
     if not isinstance(expression, Node):
         return [expression], []
-    if expression.kind in CASTS:
+    if expression.kind in CASTS and not is_saturating(expression):
         return _factors(expression.operands[0])
     if expression.kind not in (arith.MulfOp, arith.DivfOp):
         return [expression], []

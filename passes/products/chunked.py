@@ -17,11 +17,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, format_of, sizes_of
-from treadle.passes.expressions.scalars import Expression, Leaf, build_map, is_number, substitute, total
+from treadle.passes.expressions.scalars import Expression, Leaf, build_map, is_number, product, substitute, total
 from treadle.passes.products.chains import Chain
 from treadle.passes.products.conditions import Order
 from treadle.passes.products.factors import Writer, weaved, writer_of
 from treadle.passes.products.positions import Chunks, InChunks, count_of, is_mapped, whole_of, with_type
+from treadle.passes.products.references import at, below, exponents, reference
 
 LAW = "a sum under an order splits at chunks; associativity of the product"
 
@@ -79,33 +80,68 @@ class Chunking:
 
     def _before(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
         """What the chunks add that count as a whole."""
-        cut, hint = self.cut, chain.outer.result.name_hint or "sum"
-        far, *others = self._factors(self.summed, chain, writer)
-        far = writer.scaled(far, self._in_chunks(chain.weight, self.summed, writer))
+        cut, hint, weights = self.cut, chain.outer.result.name_hint or "sum", chain.weights
+        far, *others = self._factors(chain, writer)
+        far = writer.scaled(far, self._in_chunks(weights.weight, self.summed, writer))
+        scale = self._in_chunks(weights.scale, self.rows, writer)
         over = [cut.summed.inner if axis == cut.order.summed else axis for axis in chain.over]
+        largest = None
+        if weights.has_power:
+            exponent = exponents(self._in_chunks(weights.summed, self.summed, writer), writer)
+            exponent = self.summed.there(exponent, writer)
+            largest = reference(exponent, over, writer)
+            far = writer.scaled(far, below(exponent, largest))
         state = writer.sum(far, others[0] if others else None, over, weaved([far, *others], over))
         state.name_hint = f"{hint}_state"
-        counts = array_type(f32, {cut.rows.chunk: cut.rows.count, cut.summed.chunk: cut.summed.count})
-        ones = writer.add(FillOp(FloatAttr(1.0, f32), counts), "one")
-        counted = writer.add(WhereOp(ones, cut.order.text_of_chunks(cut.rows.chunk, cut.summed.chunk)), "counted")
+        if largest is None:
+            counted = self._ones(writer)
+        else:
+            counted, largest = self._decayed(largest, writer)
+            scale = product(at(self._in_chunks(weights.row, self.rows, writer), largest), scale)
         states = writer.contract(counted, state, [cut.summed.chunk], self._of_rows(state))
         states.name_hint = f"{hint}_states"
         result = writer.contract(near, states, chain.inner.over_axes, cut.rows.sizes(chain.outer.result.type))
         result.name_hint = f"{hint}_before"
-        return writer.scaled(result, self._in_chunks(chain.scale, self.rows, writer))
+        return writer.scaled(result, scale)
+
+    def _ones(self, writer: Writer) -> SSAValue:
+        """One for each chunk that counts as a whole for one of rows."""
+        ones = writer.add(FillOp(FloatAttr(1.0, f32), array_type(f32, self._chunks)), "one")
+        return self._counted(ones, writer)
+
+    def _decayed(self, largest: SSAValue, writer: Writer) -> tuple[SSAValue, SSAValue]:
+        """Instead, the power of the reference of each of these chunks, told from the largest of these; and that."""
+        chunk = self.cut.summed.chunk
+        axes = {axis: size for axis, size in sizes_of(largest.type).items() if axis != chunk} | self._chunks
+        each = writer.add(build_map(Leaf(largest), array_type(f32, axes)), "references")
+        each = self._counted(each, writer)
+        whole = reference(each, [chunk], writer)
+        return writer.add(build_map(below(each, whole), each.type), "decay"), whole
+
+    def _counted(self, value: SSAValue, writer: Writer) -> SSAValue:
+        text = self.cut.order.text_of_chunks(self.cut.rows.chunk, self.cut.summed.chunk)
+        return writer.add(WhereOp(value, text), "counted")
+
+    @property
+    def _chunks(self) -> dict[str, int]:
+        """The axes of chunks, of rows and of what is summed."""
+        rows, summed = self.cut.rows, self.cut.summed
+        return {rows.chunk: rows.count, summed.chunk: summed.count}
 
     def _same(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
         """What the chunk of a row adds to it."""
         cut = self.cut
-        far, *others = self._factors(self.inside, chain, writer)
+        far, *others = (self.inside.of(value, writer) for value in chain.summed)
         if chain.inner.result not in self.same:
             self.same[chain.inner.result] = self._inner(chain, near, far, writer)
         for op in chain.between:
             if op.results[0] not in self.same:
                 self.same[op.results[0]] = writer.add(self._between(op, writer), op.results[0].name_hint)
         over = [cut.inside.inner if axis == cut.order.summed else axis for axis in chain.over]
-        axes = cut.rows.sizes(chain.outer.result.type)
-        result = writer.sum(self.same[chain.carried], others[0] if others else None, over, axes)
+        axes, carried = cut.rows.sizes(chain.outer.result.type), self.same[chain.carried]
+        if _is_weighed(chain) or any(is_mapped(value) for value in chain.summed):
+            carried = self.inside.there(carried, writer)
+        result = writer.sum(carried, others[0] if others else None, over, axes)
         result.name_hint = f"{chain.outer.result.name_hint or 'sum'}_same"
         return result
 
@@ -127,15 +163,15 @@ class Chunking:
     def _elsewhere(self, value: SSAValue, writer: Writer) -> SSAValue:
         return self.inside.of(self.rows.of(value, writer), writer)
 
-    def _factors(self, chunks: InChunks, chain: Chain, writer: Writer) -> list[SSAValue]:
+    def _factors(self, chain: Chain, writer: Writer) -> list[SSAValue]:
         """What is summed, in chunks. Zeros are read past the end of the axis, of which maps make something: what they
         make is absent there, and the far factor where they multiply it by something."""
-        weighed = not is_number(chain.weight, 1)
+        values = [(value, self.summed.of(value, writer)) for value in chain.summed]
         return [
-            chunks.there(chunks.of(value, writer), writer)
-            if is_mapped(value) or (weighed and value is chain.far)
-            else chunks.of(value, writer)
-            for value in chain.summed
+            self.summed.there(found, writer)
+            if is_mapped(value) or (value is chain.far and _is_weighed(chain))
+            else found
+            for value, found in values
         ]
 
     def _in_chunks(self, factor: Expression, chunks: InChunks, writer: Writer) -> Expression:
@@ -184,6 +220,11 @@ class Chunking:
         whole.name_hint = value.name_hint
         _insert(op, writer)
         value.replace_uses_with_if(whole, lambda use: use.operation not in others)
+
+
+def _is_weighed(chain: Chain) -> bool:
+    """Whether what is summed is multiplied by more than the other factor."""
+    return not is_number(chain.weights.weight, 1) or chain.weights.has_power
 
 
 def _insert(op: Operation, writer: Writer) -> None:
