@@ -150,3 +150,29 @@ def test_formats_that_saturate_are_no_names_of_a_power():
     )
     with pytest.raises(Refusal, match="a factor of %S16 varies along 'q' as well as 'x'"):
         rewritten(program(weight=weight))
+
+
+SHARED = [("q", "x"), ("h, q", "x"), ("q", "h, x")]
+
+
+@pytest.mark.parametrize(("queries", "keys"), SHARED)
+def test_heads_that_share_queries_or_keys(queries: str, keys: str):
+    """Each head has decays and values of its own."""
+    text = shared(queries, keys)
+    same(text, rewritten(text), q=50, x=33)
+
+
+def shared(queries: str, keys: str, q: str = "?", x: str = "?") -> str:
+    text, heads = program(q, x), {"Q": queries, "K": keys}
+    for name, axes in heads.items():
+        if "h" not in axes:
+            text = text.replace(f"!{name} = tensor<2x", f"!{name} = tensor<").replace(f"[h, {axes}, d]", f"[{axes}, d]")
+    if "h" in queries + keys:
+        return text
+    made = f"!s = tensor<{q}x{x}xf32, #diagram.array<[q, x]>>\n!S ="
+    return text.replace("!S =", made).replace("!Q, !K -> !S", "!Q, !K -> !s").replace("%s = %S : !S", "%s = %S : !s")
+
+
+@pytest.mark.parametrize(("queries", "keys"), SHARED)
+def test_heads_that_share_queries_or_keys_in_the_emulator(queries: str, keys: str):
+    road(shared(queries, keys)).check({"q": 50, "x": 50})

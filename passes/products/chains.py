@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.condition import Read, axis_in, terms_of
 from treadle.dialects.diagram.operation import quote
 from treadle.passes._functions import label
 from treadle.passes.expressions.inner import is_saturating
@@ -89,9 +90,17 @@ class Chain:
         return [op for op in self.between if isinstance(op, WhereOp)]
 
     @cached_property
+    def rows(self) -> set[str]:
+        """The axes along which the outer sum is of something else: those that a condition names, or without any all
+        that the far factor lacks."""
+        lacking = {*axes_of(self.near.type)} - {*axes_of(self.far.type)}
+        named = {axis_in(term) for op in self.conditions for term in terms_of(op.holds) if not isinstance(term, Read)}
+        return lacking & named if self.conditions else lacking
+
+    @cached_property
     def weights(self) -> Weights:
         """What the outer sum sums, but for the inner product and the other factor."""
-        return weights_of(self.factors, self.over, axes_of(self.far.type))
+        return weights_of(self.factors, self.over, self.rows)
 
     def why_not(self) -> str | None:
         """Why its factors cannot be multiplied in another order; None if they can."""
@@ -104,10 +113,10 @@ class Chain:
             return f"{quote(self.inner.over_axes)} is not in both factors of {label(self.inner.result)}"
         if inner & others:
             return f"'{min(inner & others)}' is another axis in {label(other or self.far)}: give it a name of its own"
-        if (others - over) & (near - far):
+        if (others - over) & self.rows:
             return f"every row of {label(self.near)} is multiplied by numbers of its own"
         if (mixed := self.weights.mixed) is not None:
-            others = quote(sorted({*axes_in(mixed)} - far))
+            others = quote(sorted({*axes_in(mixed)} & self.rows))
             return f"a factor of {label(self.carried)} varies along {others} as well as {quote(self.over)}"
         arrays = [self.near, *self.summed]
         arrays += [leaf.value for factor in self.factors for leaf in leaves(factor)]
@@ -172,7 +181,7 @@ def _multiplied(op: Operation, value: SSAValue) -> Sequence[Expression] | None:
         return () if op.fixed is None and str(format_of(op.result.type)) in FORMATS else None
     if isinstance(op, WhereOp):
         return () if op.operand is value and value not in op.inputs else None
-    if not isinstance(op, MapOp) or not is_plain(op) or {*axes_of(op.result.type)} != {*axes_of(value.type)}:
+    if not isinstance(op, MapOp) or not is_plain(op):
         return None
     above, below = _factors(expression_of(op))
     if [each for each in above if each == Leaf(value)] != [Leaf(value)] or value in _read(below):

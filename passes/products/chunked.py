@@ -81,8 +81,7 @@ class Chunking:
     def _before(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
         """What the chunks add that count as a whole."""
         cut, hint, weights = self.cut, chain.outer.result.name_hint or "sum", chain.weights
-        far, *others = self._factors(chain, writer)
-        far = writer.scaled(far, self._in_chunks(weights.weight, self.summed, writer))
+        summed = self._factors(chain, writer)
         scale = self._in_chunks(weights.scale, self.rows, writer)
         over = [cut.summed.inner if axis == cut.order.summed else axis for axis in chain.over]
         largest = None
@@ -90,8 +89,8 @@ class Chunking:
             exponent = exponents(self._in_chunks(weights.summed, self.summed, writer), writer)
             exponent = self.summed.there(exponent, writer)
             largest = reference(exponent, over, writer)
-            far = writer.scaled(far, below(exponent, largest))
-        state = writer.sum(far, others[0] if others else None, over, weaved([far, *others], over))
+            summed = writer.weighed(summed, below(exponent, largest))
+        state = writer.sum(summed, over, weaved(summed, over))
         state.name_hint = f"{hint}_state"
         if largest is None:
             counted = self._ones(writer)
@@ -141,7 +140,7 @@ class Chunking:
         axes, carried = cut.rows.sizes(chain.outer.result.type), self.same[chain.carried]
         if _is_weighed(chain) or any(is_mapped(value) for value in chain.summed):
             carried = self.inside.there(carried, writer)
-        result = writer.sum(carried, others[0] if others else None, over, axes)
+        result = writer.sum([carried, *others], over, axes)
         result.name_hint = f"{chain.outer.result.name_hint or 'sum'}_same"
         return result
 
@@ -164,14 +163,13 @@ class Chunking:
         return self.inside.of(self.rows.of(value, writer), writer)
 
     def _factors(self, chain: Chain, writer: Writer) -> list[SSAValue]:
-        """What is summed, in chunks. Zeros are read past the end of the axis, of which maps make something: what they
-        make is absent there, and the far factor where they multiply it by something."""
-        values = [(value, self.summed.of(value, writer)) for value in chain.summed]
+        """What is summed, in chunks, times what is the same for all rows. Zeros are read past the end of the axis, of
+        which maps make something: what they make is absent there."""
+        values = [self.summed.of(value, writer) for value in chain.summed]
+        weighed = writer.weighed(values, self._in_chunks(chain.weights.weight, self.summed, writer))
         return [
-            self.summed.there(found, writer)
-            if is_mapped(value) or (value is chain.far and _is_weighed(chain))
-            else found
-            for value, found in values
+            self.summed.there(found, writer) if found is not read or is_mapped(value) else found
+            for value, read, found in zip(chain.summed, values, weighed, strict=True)
         ]
 
     def _in_chunks(self, factor: Expression, chunks: InChunks, writer: Writer) -> Expression:

@@ -7,16 +7,16 @@ rounds as finely as f16. Where the program rounds nothing, nothing is rounded.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import LocationAttr, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
-from treadle.dialects.diagram.array import array_type, format_of, sizes_of
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
-from treadle.passes.expressions.scalars import Expression, Leaf, build_map, is_number, product
+from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, build_map, is_number, leaves, product
 from treadle.passes.products.chains import Chain
 
 
@@ -43,11 +43,19 @@ class Writer:
         return self.add(CastOp(value, array_type(format, sizes_of(value.type))), value.name_hint)
 
     def scaled(self, value: SSAValue, factor: Expression) -> SSAValue:
-        """An array times a factor, in f32; the array itself where that is 1."""
+        """An array times a factor, in f32, with the axes of both; the array itself where that is 1."""
         if is_number(factor, 1):
             return value
-        type = array_type(f32, sizes_of(value.type))
+        axes = weaved([leaf.value for leaf in leaves(factor)], sizes_of(value.type)) | sizes_of(value.type)
+        type = array_type(f32, axes)
         return self.add(build_map(product(Leaf(value), factor), type), value.name_hint)
+
+    def weighed(self, values: Sequence[SSAValue], factor: Expression) -> list[SSAValue]:
+        """Factors of a product times one more: the first that has its axes, so that none is made for more elements than
+        it has, or the first of all."""
+        axes = {*axes_in(factor)}
+        which = next((i for i, value in enumerate(values) if axes <= {*axes_of(value.type)}), 0)
+        return [self.scaled(value, factor) if i == which else value for i, value in enumerate(values)]
 
     def contract(self, left: SSAValue, right: SSAValue, over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
         """A product with these axes, accumulated in f32: as the formats are where both are one of 16 bits, else of f32
@@ -59,10 +67,11 @@ class Writer:
         left, right = self.cast(left, f32), self.cast(right, f32)
         return self.add(ContractOp(left, right, over, type, f32, multiply=None if self.exact else "tf32"))
 
-    def sum(self, value: SSAValue, other: SSAValue | None, over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
-        """What the outer sum is, of something else than the inner product."""
-        if other is not None:
-            return self.contract(value, other, over, axes)
+    def sum(self, values: Sequence[SSAValue], over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
+        """What the outer sum is, of something else than the inner product, perhaps times another factor."""
+        value, *others = values
+        if others:
+            return self.contract(value, *others, over, axes)
         return self.add(ReduceOp("add", self.cast(value, f32), over, array_type(f32, axes)))
 
 

@@ -16,12 +16,12 @@ def reorder(chain: Chain) -> None:
     """Sum what the outer sum sums first: over it there is one state of the sum, not one for each row."""
     writer, outer = writer_of(chain), chain.outer
     weights = chain.weights
-    far, scale = writer.scaled(chain.far, weights.weight), weights.scale
+    summed, scale = writer.weighed(chain.summed, weights.weight), weights.scale
     if weights.has_power:
         exponent = exponents(weights.summed, writer)
         largest = reference(exponent, chain.over, writer)
-        far, scale = writer.scaled(far, below(exponent, largest)), product(at(weights.row, largest), scale)
-    state = writer.sum(far, chain.other, chain.over, weaved(chain.summed, chain.over))
+        summed, scale = writer.weighed(summed, below(exponent, largest)), product(at(weights.row, largest), scale)
+    state = writer.sum(summed, chain.over, weaved(summed, chain.over))
     state.name_hint = f"{outer.result.name_hint or 'sum'}_state"
     result = writer.contract(chain.near, state, chain.inner.over_axes, sizes_of(outer.result.type))
     result.name_hint = outer.result.name_hint

@@ -1,5 +1,5 @@
-"""What stands between two products, taken apart: factors that are the same throughout the outer sum, factors that its
-far factor has the axes of, and powers of sums of both.
+"""What stands between two products, taken apart: factors that are the same throughout the outer sum, factors that are
+the same for all its rows, and powers of sums of both.
 
 `exp(u[q] + v[x])` is `exp(u[q]) exp(v[x])`, of which neither may be a number of f32 where the power is one: decays are
 such, `exp(a[q] - a[x])`, with `a` the sum of the logarithms of all decays so far. So powers are told from a reference,
@@ -39,11 +39,11 @@ class Weights:
     scale: Expression
     """The same throughout the outer sum."""
     weight: Expression
-    """Of elements of the far factor."""
+    """The same for all rows."""
     row: Expression
     """Of an exponent, what is the same throughout the outer sum, in f32."""
     summed: Expression
-    """Of an exponent, what elements of the far factor add, in f32; 0 where there is no power."""
+    """Of an exponent, what is the same for all rows, in f32; 0 where there is no power."""
     mixed: Expression | None = None
     """A factor that varies with both and is no such power."""
 
@@ -52,22 +52,22 @@ class Weights:
         return not is_number(self.summed, 0)
 
 
-def weights_of(factors: Iterable[Expression], over: Collection[str], far: Collection[str]) -> Weights:
-    """The factors of an inner product by the axes over which the outer sum goes, and those of its far factor."""
+def weights_of(factors: Iterable[Expression], over: Collection[str], rows: Collection[str]) -> Weights:
+    """The factors of an inner product, by the axes over which the outer sum goes and those of its rows."""
     found = Weights(*(number(each) for each in (1, 1, 0, 0)))
     left = [(factor, False) for factor in factors]
     while left:
         factor, below = left.pop(0)
-        if (parts := _parts(factor, below)) is not None and _is_mixed(factor, over, far):
+        if (parts := _parts(factor, below)) is not None and _is_mixed(factor, over, rows):
             left = [*parts, *left]
         else:
-            found = _with(found, factor, below, over, far)
+            found = _with(found, factor, below, over, rows)
     return found
 
 
-def _is_mixed(expression: Expression, over: Collection[str], far: Collection[str]) -> bool:
+def _is_mixed(expression: Expression, over: Collection[str], rows: Collection[str]) -> bool:
     axes = {*axes_in(expression)}
-    return bool(axes & {*over}) and not axes <= {*far}
+    return bool(axes & {*over}) and bool(axes & {*rows})
 
 
 def _parts(factor: Expression, below: bool) -> list[tuple[Expression, bool]] | None:
@@ -83,18 +83,18 @@ def _parts(factor: Expression, below: bool) -> list[tuple[Expression, bool]] | N
     return [(first, below), *((other, below is (factor.kind is arith.MulfOp)) for other in others)]
 
 
-def _with(found: Weights, factor: Expression, below: bool, over: Collection[str], far: Collection[str]) -> Weights:
+def _with(found: Weights, factor: Expression, below: bool, over: Collection[str], rows: Collection[str]) -> Weights:
     """What was found, and one more factor."""
     join = quotient if below else product
     if not {*axes_in(factor)} & {*over}:
         return Weights(join(found.scale, factor), found.weight, found.row, found.summed, found.mixed)
-    if not _is_mixed(factor, over, far):
+    if not _is_mixed(factor, over, rows):
         return Weights(found.scale, join(found.weight, factor), found.row, found.summed, found.mixed)
     row, summed = found.row, found.summed
     if not isinstance(factor, Node) or factor.kind is not math.ExpOp:
         return Weights(found.scale, found.weight, row, summed, found.mixed or factor)
-    for sign, term in _terms(factor.operands[0], over, far):
-        if _is_mixed(term, over, far):
+    for sign, term in _terms(factor.operands[0], over, rows):
+        if _is_mixed(term, over, rows):
             return Weights(found.scale, found.weight, row, summed, found.mixed or factor)
         add = difference if (sign < 0) != below else total
         if {*axes_in(term)} & {*over}:
@@ -108,27 +108,27 @@ _SUMS: dict[type[Operation], int] = {arith.AddfOp: 1, arith.SubfOp: -1, arith.Ad
 """With the sign of the second operand."""
 
 
-def _terms(expression: Expression, over: Collection[str], far: Collection[str]) -> Iterator[tuple[int, Expression]]:
+def _terms(expression: Expression, over: Collection[str], rows: Collection[str]) -> Iterator[tuple[int, Expression]]:
     """A sum as terms with their signs, as far as is needed to keep apart what varies with rows and with what is
     summed; a factor of a sum is one of each term."""
-    if not _is_mixed(expression, over, far) or is_saturating(expression):
+    if not _is_mixed(expression, over, rows) or is_saturating(expression):
         yield 1, expression
         return
     match expression:
         case Leaf(value=value) if (inner := inner_expression(value)) is not None:
-            yield from _terms(inner, over, far)
+            yield from _terms(inner, over, rows)
         case Node(kind=kind, operands=(left, right)) if kind in _SUMS:
-            yield from _terms(left, over, far)
-            yield from ((_SUMS[kind] * sign, term) for sign, term in _terms(right, over, far))
+            yield from _terms(left, over, rows)
+            yield from ((_SUMS[kind] * sign, term) for sign, term in _terms(right, over, rows))
         case Node(kind=arith.NegfOp, operands=(operand,)):
-            yield from ((-sign, term) for sign, term in _terms(operand, over, far))
+            yield from ((-sign, term) for sign, term in _terms(operand, over, rows))
         case Node(kind=kind, operands=(operand,)) if kind in (*CASTS, arith.SIToFPOp):
-            yield from ((sign, convert(term, f32)) for sign, term in _terms(operand, over, far))
+            yield from ((sign, convert(term, f32)) for sign, term in _terms(operand, over, rows))
         case Node(kind=arith.MulfOp, operands=(left, right)):
-            many, one = (left, right) if _is_mixed(left, over, far) else (right, left)
-            yield from ((sign, product(term, one)) for sign, term in _terms(many, over, far))
+            many, one = (left, right) if _is_mixed(left, over, rows) else (right, left)
+            yield from ((sign, product(term, one)) for sign, term in _terms(many, over, rows))
         case Node(kind=arith.DivfOp, operands=(many, one)):
-            yield from ((sign, quotient(term, one)) for sign, term in _terms(many, over, far))
+            yield from ((sign, quotient(term, one)) for sign, term in _terms(many, over, rows))
         case _:
             yield 1, expression
 
