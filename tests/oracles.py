@@ -158,6 +158,17 @@ def linear_attention_causal(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ..
     return ((q @ k.transpose(-1, -2) / 8).tril() @ v,)
 
 
+def state_space(c: Tensor, b: Tensor, x: Tensor, a: Tensor, a_x: Tensor, dt: Tensor) -> tuple[Tensor, ...]:
+    since = a[..., :, None] - a_x[..., None, :]
+    return ((torch.exp(since) * dt[..., None, :] * (c @ b.T)).tril() @ x,)
+
+
+def retention(q: Tensor, k: Tensor, v: Tensor, log_rate: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    decays = torch.exp(-log_rate.exp()[:, None, None] * (i - j))
+    return ((decays * (q @ k.transpose(-1, -2))).tril().nan_to_num(0.0) @ v,)
+
+
 def cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (F.cross_entropy(z, y, reduction="none"),)
 
@@ -241,6 +252,8 @@ ORACLES: dict[str, Oracle] = {
     "layer_norm": layer_norm,
     "linear_attention": linear_attention,
     "linear_attention_causal": linear_attention_causal,
+    "retention": retention,
+    "state_space": state_space,
     "log_softmax": lambda a: (F.log_softmax(a, -1),),
     "log_sum_exp": lambda a: (torch.logsumexp(a, -1),),
     "matmul": lambda a, b: (a @ b,),
