@@ -9,6 +9,7 @@ time, and only where it may is the model asked, which takes as long as a pass:
 - A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
 - What a product multiplies is made in the kernel, of no product, so that no copies bring it to warpgroups.
 - A product is made for each index along an axis that another one sums along.
+- A product of reduced numbers is multiplied by another one, and fits beside neither.
 
 A launch may bring other sizes than those that the program states. So parts must be faster at these, and no slower where
 every axis that is known only at launch is a long one."""
@@ -159,8 +160,26 @@ class Clock:
                 return cuts[i], f"{cuts[i].why}: estimated {apart:.3g} us apart, {one}{found.at}"
         return None
 
+    def times(self, clusters: Sequence[Cluster]) -> tuple[float, ...]:
+        """Of the kernels of some clusters, at the sizes that the program states, and where axes known only at launch
+        are long; nothing where `sized` finds none."""
+        found = self.sized(frozenset[Operation]().union(*clusters))
+        if found is None:
+            return ()
+        sizes = [found.sizes] if found.longer == found.sizes else [found.sizes, found.longer]
+        return tuple(self.time(clusters, each) for each in sizes)
+
     def _is_no_slower(self, found: Sized, parts: Sequence[Cluster], than: Sequence[Cluster]) -> bool:
         return self.time(parts, found.longer) <= NO_SLOWER * self.time(than, found.longer)
+
+
+def is_faster(times: Sequence[float], than: Sequence[float]) -> bool:
+    """Whether kernels take a tenth less time than others at the stated sizes, and no more where axes are long; without
+    times there is nothing to compare."""
+    if not than:
+        return True
+    (first, *longer), (other, *others) = times, than
+    return first <= WORTH * other and all(a <= NO_SLOWER * b for a, b in zip(longer, others, strict=True))
 
 
 def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
@@ -174,6 +193,9 @@ def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
             continue
         seen.add(first)
         yield Cut((*_connected(first), *_connected(found.ops - first)), why)
+    for before, first, why in _amid_others(found):
+        if _may_be_saved(found, before) and _may_be_saved(found, first):
+            yield Cut((*_connected(before), *_connected(first - before), *_connected(found.ops - first)), why)
 
 
 def _repeated(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
@@ -227,6 +249,32 @@ def _beside_products(found: Sized) -> Iterator[tuple[Cluster, str]]:
         first = _fewest_bytes(found, _needed(found.ops, [op]))
         if found.moving_time(_crossing_bytes(found, first)) < SLOWEST * multiplied:
             yield first, f"{label(op.result)} and what uses it would share registers"
+
+
+def _amid_others(found: Sized) -> Iterator[tuple[Cluster, Cluster, str]]:
+    """A product of what is made of a reduction, and of which another product is made: alone, apart from both."""
+    for op in found.products:
+        before = _needed(found.ops, [each for each in _makers(op) if each in found.ops])
+        first = _needed(found.ops, [op])
+        later = [each for each in found.products if each not in first and op in _needed(found.ops, [each])]
+        if not later or not any(isinstance(each, ReduceOp) for each in before):
+            continue
+        crossing = _crossing_bytes(found, before) + _crossing_bytes(found, first)
+        if found.moving_time(crossing) < SLOWEST * found.multiplying_time(found.products):
+            yield (
+                before,
+                first,
+                f"{label(op.result)} stands between {label(later[0].result)} and a reduction",
+            )
+
+
+def _makers(op: Operation) -> Iterator[Operation]:
+    """Of the operands of an operation, but for conditions, which are asked again wherever that is."""
+    for operand in op.operands:
+        while isinstance(operand.owner, WhereOp):
+            operand = operand.owner.operand
+        if isinstance(operand.owner, Operation):
+            yield operand.owner
 
 
 def _begun_with(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:

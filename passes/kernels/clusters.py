@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import label, note
 from treadle.passes._parts import part_of
-from treadle.passes.kernels.by_time import Clock
+from treadle.passes.kernels.by_time import Clock, is_faster
 from treadle.passes.kernels.dataflow import Dataflow
 from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
@@ -88,6 +88,7 @@ class Clusters:
         if together and not asked and not given:
             self._join_readers()
             self._cut()
+            self._join_fed()
             self._join_wide()
         for each in self.apart:
             note(self.function, "keep apart", *each.texts)
@@ -99,7 +100,8 @@ class Clusters:
         clusters = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
         if self.together and not self.asked:
             sizes = with_fitting(block, default_sizes(self.function))
-            clusters = make_again(self.function, block, clusters, sizes, self._why_other)
+            times = None if self.clock is None else self.clock.times
+            clusters = make_again(self.function, block, clusters, sizes, self._why_other, times)
         clusters = select_again(self.function, block, clusters, partial(self._why_no_kernel, wide=True))
         self.ops = list(block.ops)
         self.members = {op: cluster for cluster in clusters for op in cluster}
@@ -197,6 +199,30 @@ class Clusters:
             self._keep_apart(rest, firsts[0], subject, "cost model", times)
             left += cut.parts
 
+    def _join_fed(self) -> None:
+        """Reductions of what a product's kernel is fed anyway join it, where the cost model finds that faster."""
+        clusters = dict.fromkeys(self.members[op] for op in self.ops if op in self.members)
+        products = [each for each in clusters if any(isinstance(op, ContractOp) for op in each)]
+        for cluster in [each for each in clusters if each not in products]:
+            other = next((each for each in products if self._is_fed(cluster, each)), None)
+            if other is not None and self.clock is not None:
+                times = self.clock.times([cluster, other])
+                if times and is_faster(self.clock.times([cluster | other]), times) and not self.unfit(cluster | other):
+                    note(self.function, PASS, f"{_names(cluster)} with {_names(other)}", "cost model", _compared(times))
+                    self._join(cluster | other)
+                    products = [cluster | other if each == other else each for each in products]
+
+    def _is_fed(self, cluster: frozenset[Operation], other: frozenset[Operation]) -> bool:
+        """Whether reductions read what a kernel reads that is fed the same axis."""
+        part, whole = part_of(cluster), part_of(other)
+        found = [roles_of(each, self.limit, repairs=self.repairs) for each in (part, whole)]
+        streams = {each.stream if isinstance(each, Roles) else None for each in found}
+        if not part.reducing or len(streams) != 1 or None in streams:
+            return False
+        (stream,) = streams
+        fed = {value for value in part.read if stream in axes_of(value.type)}
+        return bool(fed) and fed <= {*whole.read} and self._why_not(cluster | other) is None
+
     def _join_wide(self) -> None:
         """Clusters become one whose groups hold more, or repeat products, where that takes less time."""
         tried = set[frozenset[Operation]]()
@@ -292,6 +318,10 @@ class Clusters:
     def _join(self, ops: frozenset[Operation]) -> None:
         for op in ops:
             self.members[op] = ops
+
+
+def _compared(times: Sequence[float]) -> str:
+    return f"one reads what the other one is fed; {times[0]:.3g} us apart"
 
 
 def _may_join(op: Operation) -> bool:

@@ -6,7 +6,7 @@ than saving and reading."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import func
@@ -19,6 +19,7 @@ from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import number_format
 from treadle.passes._functions import erase_dead, fresh_hint, label, note
 from treadle.passes._parts import is_free, part_of
+from treadle.passes.kernels.by_time import is_faster
 
 PASS = "fusion"
 LAW = "recomputation"
@@ -28,13 +29,24 @@ WhyNot = Callable[[Cluster, Cluster], str | None]
 """Why operations of a cluster cannot be one kernel once some are added or gone; given before and after."""
 
 
+Clocked = Callable[[Sequence[Cluster]], Sequence[float]]
+"""How long kernels take at the stated sizes, and where axes known only at launch are long; nothing if that is not
+known."""
+
+
 def make_again(
-    function: func.FuncOp, block: Block, clusters: Iterable[Cluster], sizes: Mapping[str, int], why_not: WhyNot
+    function: func.FuncOp,
+    block: Block,
+    clusters: Iterable[Cluster],
+    sizes: Mapping[str, int],
+    why_not: WhyNot,
+    times: Clocked | None = None,
 ) -> list[Cluster]:
     """The same clusters, which make again what they read of each other wherever that moves fewer bytes.
 
-    What contractions multiply stays saved, for they read it by copies, unless it has absent elements."""
-    return _Making(function, block, list(clusters), sizes, why_not).run()
+    What contractions multiply stays saved, for they read it by copies, unless it has absent elements, or the cost model
+    finds that faster."""
+    return _Making(function, block, list(clusters), sizes, why_not, times).run()
 
 
 class _Making:
@@ -45,12 +57,14 @@ class _Making:
         clusters: list[Cluster],
         sizes: Mapping[str, int],
         why_not: WhyNot,
+        times: Clocked | None,
     ):
         self.function = function
         self.block = block
         self.clusters = clusters
         self.sizes = sizes
         self.why_not = why_not
+        self.times: Clocked = times or _unknown
 
     def run(self) -> list[Cluster]:
         for value in self._crossing():
@@ -75,13 +89,17 @@ class _Making:
         maker = next(i for i, cluster in enumerate(self.clusters) if value.owner in cluster)
         users = {op for use in value.uses if (op := use.operation) not in self.clusters[maker]}
         readers = {i: ops for i, cluster in enumerate(self.clusters) if (ops := users & cluster)}
-        if users != {op for ops in readers.values() for op in ops} or (not absences(value) and _are_factors(users)):
-            return
         cone = self._cone(value, maker)
+        is_factor = not absences(value) and _are_factors(users)
+        if users != {op for ops in readers.values() for op in ops} or (is_factor and cone >= self.clusters[maker]):
+            return
         given = dict.fromkeys(operand for op in cone for operand in op.operands if operand.owner not in cone)
         if self._bytes_again(given, maker, readers) >= (1 + len(readers)) * self._bytes(value):
             return
-        self._make(value, cone, maker, readers)
+        touched = (maker, *readers)
+        times = self.times([self.clusters[i] for i in touched]) if is_factor else ()
+        if times or not is_factor:
+            self._make(value, cone, maker, readers, times)
 
     def _cone(self, value: SSAValue, maker: int) -> set[Operation]:
         """The operations that make an array element by element of what leaves the cluster anyway, is given to it, or is
@@ -117,8 +135,16 @@ class _Making:
         )
         return prod(likely) * number_format(format_of(value.type)).bytes
 
-    def _make(self, value: SSAValue, cone: set[Operation], maker: int, readers: Mapping[int, set[Operation]]) -> None:
-        """Let each reader use copies of its own, unless a kernel could not be made of it then."""
+    def _make(
+        self,
+        value: SSAValue,
+        cone: set[Operation],
+        maker: int,
+        readers: Mapping[int, set[Operation]],
+        times: Sequence[float],
+    ) -> None:
+        """Let each reader use copies of its own, unless a kernel could not be made of it then, or the kernels would not
+        take less time than they did, as far as that is given."""
         before = [(use.operation, use.index) for use in value.uses]
         changed = list(self.clusters)
         copied: list[Operation] = []
@@ -129,7 +155,10 @@ class _Making:
             for user in users:
                 user.operands = [copies[-1].results[0] if each is value else each for each in user.operands]
         changed[maker] = frozenset(op for op in changed[maker] if op.results[0].uses)
-        if any(self.why_not(self.clusters[i], changed[i]) is not None for i in (maker, *readers)):
+        touched = (maker, *readers)
+        if any(self.why_not(self.clusters[i], changed[i]) is not None for i in touched) or not is_faster(
+            self.times([changed[i] for i in touched]) if times else (), times
+        ):
             for user, index in before:
                 user.operands[index] = value
             for op in reversed(copied):
@@ -151,6 +180,10 @@ class _Making:
             self.block.insert_op_before(copy, before)
             made.append(copy)
         return made
+
+
+def _unknown(clusters: Sequence[Cluster]) -> Sequence[float]:
+    return ()
 
 
 def _are_factors(users: Iterable[Operation]) -> bool:
