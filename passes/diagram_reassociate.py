@@ -34,7 +34,8 @@ Orders: TypeAlias = tuple[Order, ...]
 """Of positions, for each of some sums; none where all positions count."""
 
 LENGTHS = (64, 128, 256)
-"""Of chunks, that are tried: what tiles of tensor cores have, and what a group may hold."""
+"""Of chunks, that are tried: what tiles of tensor cores have, and what a group may hold. Longer ones are where the
+longest so far is the best: states are added up in time that grows with the square of their number."""
 
 WORTH = 0.9
 """Of the time of the program as it is, what another order may take."""
@@ -181,9 +182,7 @@ def _by_estimate(
     sizes = {axis: stated[axis] for axis in trials.symbolic()}
     if not asked and (reason := _why_no_less(trials, found, sizes)) is not None:
         return reason
-    timed = [(trials.time(sizes, partial(_rewrite, found, length)), i) for i, length in enumerate(lengths)]
-    best, index = min(timed)
-    length = lengths[index]
+    best, length = _fastest(trials, found, lengths, sizes)
     said = f"estimated {_in_us(best)}"
     if asked:
         return length, said
@@ -195,6 +194,20 @@ def _by_estimate(
     if longer != sizes and trials.time(longer, partial(_rewrite, found, length)) > NO_SLOWER * trials.time(longer):
         return f"it must be no slower where axes are long; {compared}"
     return length, compared
+
+
+def _fastest(
+    trials: Trials, found: Orders, lengths: Sequence[int | None], sizes: Mapping[str, int]
+) -> tuple[float, int | None]:
+    """The best length of chunks, and the time that it takes."""
+    timed = [(trials.time(sizes, partial(_rewrite, found, length)), length) for length in lengths]
+    best, length = min(timed, key=lambda each: each[0])
+    while length is not None and len(lengths) > 1 and length >= max(each for each in lengths if each is not None):
+        longer = trials.time(sizes, partial(_rewrite, found, 2 * length))
+        if longer >= best:
+            break
+        best, length = longer, 2 * length
+    return best, length
 
 
 def _why_no_less(trials: Trials, found: Orders, sizes: Mapping[str, int]) -> str | None:

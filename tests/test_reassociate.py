@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
-from roads import Road
+from roads import Road, compiled
 from treadle.compiler.errors import Refusal
 from treadle.compiler.pipeline import Options, make_pass, pipeline, print_cuda, run_passes
 from treadle.compiler.source import make_context, parse_module
@@ -188,3 +188,40 @@ def test_formats_of_states(format: str, multiply: str):
     products = [op for op in module.walk() if isinstance(op, ContractOp)]
     assert {str(op.result.type.get_element_type()) for op in products} == {"f32"}
     assert products[-1].is_tf32 == bool(multiply)
+
+
+NORMALISED = """
+!Q = tensor<?x?x64xf16, #diagram.array<[h, q, d]>>
+!K = tensor<?x?x64xf16, #diagram.array<[h, x, d]>>
+!V = tensor<?x?x64xf16, #diagram.array<[h, x, e]>>
+!S = tensor<?x?x?xf32, #diagram.array<[h, q, x]>>
+!S16 = tensor<?x?x?xf16, #diagram.array<[h, q, x]>>
+!n = tensor<?x?xf32, #diagram.array<[h, q]>>
+!O = tensor<?x?x64xf32, #diagram.array<[h, q, e]>>
+func.func @f(%Q: !Q, %K: !K, %V: !V) -> !O attributes {sizes = #diagram.sizes<h = 8, q = 16384, x = 16384>} {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %L = diagram.where %S if "x <= q" : !S
+  %n = diagram.reduce add %L over [x] : !S -> !n
+  %L16 = diagram.cast %L : !S -> !S16
+  %A = diagram.contract %L16, %V over [x] accumulate f32 : !S16, !V -> !O
+  %O = diagram.map (%a = %A : !O, %s = %n : !n) -> !O {
+    %r = arith.mulf %s, %s : f32
+    %c = arith.constant 1.0 : f32
+    %m = arith.addf %r, %c : f32
+    %t = arith.divf %a, %m : f32
+    diagram.yield %t : f32
+  }
+  func.return %O : !O
+}"""
+"""Divided by what sums of rows are made of."""
+
+
+def test_sums_of_rows_share_kernels_with_products():
+    """Of keys there are two kinds of states: times values, and added up."""
+    made = compiled(NORMALISED)
+    (function,) = functions(made.module)
+    texts = [step.texts()[1] for step in derivation_of(function.attributes)]
+    assert "%K, %n_state with %A_state" in texts
+    assert len(made.kernels) == 4
+    for size in (130, 1):
+        made.check({"h": 1, "q": size, "x": size})

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from test_reassociate import CONDITIONS, LENGTHS, rewritten, road, same
 
-from roads import Road
+from roads import Road, compiled
 from treadle.compiler.errors import Refusal
+from treadle.compiler.pipeline import Options, run_pipeline
+from treadle.compiler.source import load_module
+from treadle.dialects.hierarchy.schedule import derivation_of
+from treadle.passes._functions import functions
 
 
 def program(q: str = "?", x: str = "?", condition: str = "x <= q", weight: str = "", format: str = "f16") -> str:
@@ -176,3 +182,24 @@ def shared(queries: str, keys: str, q: str = "?", x: str = "?") -> str:
 @pytest.mark.parametrize(("queries", "keys"), SHARED)
 def test_heads_that_share_queries_or_keys_in_the_emulator(queries: str, keys: str):
     road(shared(queries, keys)).check({"q": 50, "x": 50})
+
+
+STATE_SPACE = Path(__file__).parents[1] / "examples" / "state_space.mlir"
+
+
+def test_kernels_of_a_state_space():
+    """The kernel of references would save as many numbers of f32 as there are values, if it weighed these; and one of
+    both products of states would hold all states of a head."""
+    module = load_module(str(STATE_SPACE))
+    run_pipeline(module, Options(machine="a100", sizes={"h": 8, "q": 16384, "x": 16384}), last="fusion")
+    (function,) = functions(module)
+    texts = [step.texts()[1] for step in derivation_of(function.attributes) if step.texts()[0] == "fusion"]
+    assert "%exponent_b, %X_b: %X again" in texts
+    (states,) = [text for text in texts if "%A_states" in text and " into @" in text]
+    assert "%A_before" not in states
+
+
+@pytest.mark.full
+def test_kernels_of_a_state_space_in_the_emulator():
+    sizes = {"h": 2, "q": 4096, "x": 4096}
+    compiled(STATE_SPACE.read_text(), sizes=sizes).check(sizes)

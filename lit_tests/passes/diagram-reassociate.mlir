@@ -109,8 +109,12 @@ func.func @any_length(%Q: !Qs, %K: !Ks, %V: !Vs) -> !Os {
 // CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S", "associativity of the product", "">]
 // CHECK-NEXT: %K_1 = diagram.cast %K : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<256x64xf32, #diagram.array<[x, d]>>
 // CHECK-NEXT: %A_state = diagram.reduce add %K_1 over [x] : tensor<256x64xf32, #diagram.array<[x, d]>> -> tensor<64xf32, #diagram.array<[d]>>
-// CHECK-NEXT: %Q_1 = diagram.cast %Q : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<256x64xf32, #diagram.array<[q, d]>>
-// CHECK-NEXT: %A = diagram.contract %Q_1, %A_state over [d] accumulate f32 : tensor<256x64xf32, #diagram.array<[q, d]>>, tensor<64xf32, #diagram.array<[d]>> -> tensor<256xf32, #diagram.array<[q]>>
+// CHECK-NEXT: %Q_1 = diagram.map (%q = %Q : tensor<256x64xf16, #diagram.array<[q, d]>>, %a_state = %A_state : tensor<64xf32, #diagram.array<[d]>>) -> tensor<256x64xf32, #diagram.array<[q, d]>> {
+// CHECK-NEXT: %0 = arith.extf %q : f16 to f32
+// CHECK-NEXT: %1 = arith.mulf %0, %a_state : f32
+// CHECK-NEXT: diagram.yield %1 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A = diagram.reduce add %Q_1 over [d] : tensor<256x64xf32, #diagram.array<[q, d]>> -> tensor<256xf32, #diagram.array<[q]>>
 // CHECK-NEXT: func.return %A : tensor<256xf32, #diagram.array<[q]>>
 func.func @sum_alone(%Q: !Q, %K: !K) -> !n {
   %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
@@ -150,17 +154,18 @@ func.func @sum_alone(%Q: !Q, %K: !K) -> !n {
 // CHECK-NEXT: }
 // CHECK-NEXT: %counted = diagram.where %references if "x_chunk < q_chunk" : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>
 // CHECK-NEXT: %reference_1 = diagram.reduce max %counted over [x_chunk] : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>> -> tensor<4xf32, #diagram.array<[q_chunk]>>
-// CHECK-NEXT: %decay = diagram.map (%counted_1 = %counted : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>, %reference_2 = %reference_1 : tensor<4xf32, #diagram.array<[q_chunk]>>) -> tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>> {
+// CHECK-NEXT: %decay = diagram.map (%references_1 = %references : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>, %reference_2 = %reference_1 : tensor<4xf32, #diagram.array<[q_chunk]>>) -> tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>> {
 // CHECK-NEXT: %0 = arith.constant 0xff800000 : f32
 // CHECK-NEXT: %1 = arith.cmpf oeq, %reference_2, %0 : f32
 // CHECK-NEXT: %2 = arith.constant 0.000000e+00 : f32
 // CHECK-NEXT: %3 = arith.select %1, %2, %reference_2 : f32
-// CHECK-NEXT: %4 = arith.subf %counted_1, %3 : f32
+// CHECK-NEXT: %4 = arith.subf %references_1, %3 : f32
 // CHECK-NEXT: %5 = math.exp %4 : f32
 // CHECK-NEXT: diagram.yield %5 : f32
 // CHECK-NEXT: }
+// CHECK-NEXT: %counted_1 = diagram.where %decay if "x_chunk < q_chunk" : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>
 // CHECK-NEXT: %a_1 = diagram.read %a at "64 * q_chunk + q_in" : tensor<256xf32, #diagram.array<[q]>> -> tensor<4x64xf32, #diagram.array<[q_chunk, q_in]>>
-// CHECK-NEXT: %A_states = diagram.contract %decay, %A_state over [x_chunk] accumulate f32 as tf32 : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>, tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>>
+// CHECK-NEXT: %A_states = diagram.contract %counted_1, %A_state over [x_chunk] accumulate f32 as tf32 : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>, tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>>
 // CHECK-NEXT: %Q_2 = diagram.cast %Q_1 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>
 // CHECK-NEXT: %A_before = diagram.contract %Q_2, %A_states over [d] accumulate f32 as tf32 : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>, tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
 // CHECK-NEXT: %A_before_1 = diagram.map (%a_before = %A_before : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>, %a_2 = %a_1 : tensor<4x64xf32, #diagram.array<[q_chunk, q_in]>>, %reference_2 = %reference_1 : tensor<4xf32, #diagram.array<[q_chunk]>>) -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> {

@@ -113,9 +113,9 @@ class Chunking:
         chunk = self.cut.summed.chunk
         axes = {axis: size for axis, size in sizes_of(largest.type).items() if axis != chunk} | self._chunks
         each = writer.add(build_map(Leaf(largest), array_type(f32, axes)), "references")
-        each = self._counted(each, writer)
-        whole = reference(each, [chunk], writer)
-        return writer.add(build_map(below(each, whole), each.type), "decay"), whole
+        whole = reference(self._counted(each, writer), [chunk], writer)
+        decay = writer.add(build_map(below(each, whole), each.type), "decay")
+        return self._counted(decay, writer), whole
 
     def _counted(self, value: SSAValue, writer: Writer) -> SSAValue:
         text = self.cut.order.text_of_chunks(self.cut.rows.chunk, self.cut.summed.chunk)

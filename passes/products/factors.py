@@ -59,11 +59,13 @@ class Writer:
 
     def contract(self, left: SSAValue, right: SSAValue, over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
         """A product with these axes, accumulated in f32: as the formats are where both are one of 16 bits, else of f32
-        (`as tf32` unless it is to be exact)."""
+        (`as tf32` unless it is to be exact). A product by one column multiplies and adds up, for which f32 does."""
         type = array_type(f32, axes)
         formats = format_of(left.type), format_of(right.type)
         if formats[0] == formats[1] and str(formats[0]) in SIXTEEN_BIT:
             return self.add(ContractOp(left, right, over, type, f32))
+        if {*axes_of(right.type)} <= {*axes_of(left.type)}:
+            return self.add(ReduceOp("add", self.scaled(left, Leaf(right)), over, type))
         left, right = self.cast(left, f32), self.cast(right, f32)
         return self.add(ContractOp(left, right, over, type, f32, multiply=None if self.exact else "tf32"))
 
@@ -71,7 +73,7 @@ class Writer:
         """What the outer sum is, of something else than the inner product, perhaps times another factor."""
         value, *others = values
         if others:
-            return self.contract(value, *others, over, axes)
+            return self.contract(value, others[0], over, axes)
         return self.add(ReduceOp("add", self.cast(value, f32), over, array_type(f32, axes)))
 
 
