@@ -185,7 +185,7 @@ AT_LAUNCH = [
     name
     for name in SPLIT
     if name not in ("batched_matmul", "block_diagonal", "conv1d", "conv1d_dilated", "moving_average", "split_k")
-    and name != "linear_attention_causal"  # whose length is in chunks already
+    and name not in ("linear_attention_causal", "retention", "state_space")  # whose length is in chunks already
     and name not in (unmerged := ("l2_norm_matmul", "rms_norm_matmul", "softmax_matmul", "variance"))
 ]
 """Examples whose streamed axis has a size that only the launch tells."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute
 
-from treadle.dialects.diagram import LawOp
+from treadle.dialects.diagram import ExtentOp, LawOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
 from treadle.runtime.interpreter.arrays import AnyArray, dtype_of
 
@@ -62,6 +62,8 @@ def cases(draw: st.DrawFn, law: LawOp, shortest: int = 0) -> Case:
         for name, size in sizes_of(type).items():
             if name not in sizes:
                 sizes[name] = draw(st.integers(1, WIDEST)) if size == DYNAMIC else size
+    for name in (op.axis.data for op in law.walk() if isinstance(op, ExtentOp)):
+        sizes.setdefault(name, draw(st.integers(1, WIDEST)))
     inputs = tuple(draw(_arrays(type, sizes)) for type in law.inputs)
     cuts = tuple(sorted(draw(st.lists(st.integers(0, sizes[axis]), max_size=4))))
     return Case(sizes, inputs, cuts, draw(_trees(0, len(cuts) + 1)))
