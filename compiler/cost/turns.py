@@ -93,9 +93,11 @@ def uneven_share(
     plan: Plan, machine: Machine, sizes: Mapping[str, int], resident: Amount, in_turns: bool, made: Made | None
 ) -> float:
     """How many times its even share the processor does that has most to do, of pieces that conditions make differ; 0
-    where they do not, or it is not known how, or a machine that holds so many blocks on an SM holds all."""
+    where they do not, or it is not known how, or a machine that holds so many blocks on an SM holds all, or none."""
     slots = machine.sms * (1 if in_turns else resident)
-    if not any(isinstance(each.fed, Fed) for each in plan.transfers) or plan.blocks(sizes) <= slots:
+    if not any(isinstance(each.fed, Fed) for each in plan.transfers):
+        return 0.0  # also of many candidates at a time
+    if not slots or plan.blocks(sizes) <= slots:
         return 0.0
     sharing = sharing_of(plan, int(slots), sizes)
     if sharing is None or longest(sharing) is None:
