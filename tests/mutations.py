@@ -64,13 +64,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "reassociate: forgets what weighs the sum": (
         "passes/products/orders",
-        "far = writer.scaled(chain.far, chain.weight)",
-        "far = chain.far",
+        "writer.weighed(chain.summed, weights.weight), weights.scale",
+        "list(chain.summed), weights.scale",
     ),
     "reassociate: scales no rows": (
         "passes/products/chunked",
-        "return writer.scaled(result, self._in_chunks(chain.scale, self.rows, writer))",
-        "return result",
+        "        return writer.scaled(result, scale)",
+        "        return result",
     ),
     "reassociate: multiplies by a divisor": (
         "passes/products/chains",
@@ -79,8 +79,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "reassociate: zeros past the end are numbers": (
         "passes/products/chunked",
-        "if is_mapped(value) or (weighed and value is chain.far)",
-        "if False",
+        "if found is not read or is_mapped(value) else found",
+        "if False else found",
     ),
     "reassociate: a short last chunk is left out": (
         "dialects/diagram/place",

@@ -61,6 +61,7 @@ ALONG: dict[str, tuple[str, ...]] = {
     "matmul_tt": ("m", "n"),
     "mlp": ("t",),
     "split_k": ("m", "n"),
+    "state_space": ("h",),
     "swiglu": ("t", "j"),
     "two_kernels": ("t", "j", "o"),
 }

@@ -57,7 +57,7 @@ def test_kernels_are_launched_and_wrong_launches_refused(environment: dict[str, 
     assert launched[0] == launched[1]
     assert launched[0].startswith("launched softmax_rows_kernel")
     assert launched[2] == launched[3]
-    assert "matmul_kernel_specialised_clusters: 64 blocks of 384 threads" in launched[2]
+    assert "matmul_kernel_specialised_clusters: 128 blocks of 256 threads" in launched[2]
     assert "clusters of 2" in launched[2]
     assert launched[2].endswith("7 parameters map map")
     assert len(launched) == 4
@@ -66,7 +66,7 @@ def test_kernels_are_launched_and_wrong_launches_refused(environment: dict[str, 
         refused,
         (
             "232449 bytes of dynamic shared memory",
-            "512 threads, compiled for 384",
+            "512 threads, compiled for 256",
             "a cluster of 4, compiled for 2",
             "tensor map",
             "past its allocation",

@@ -32,11 +32,11 @@ LOWERING_PASS = "convert-hierarchy-to-cuda"
 CASES = [
     ("softmax_matmul", "row=64,e=16", "x=128", 145),
     ("softmax_matmul", "row=16,e=64", "x=128", 80),
-    ("softmax_matmul", "row=64,e=64", "x=64", 56),
+    ("softmax_matmul", "row=64,e=64", "x=64", 99),
     ("quantised_matmul", "t=16,o=64", "i=128", 158),
     ("quantised_matmul", "t=16,o=64", "i=32", 80),
     ("quantised_matmul", "t=64,o=16", "i=64", 96),
-    ("l2_norm_matmul", "t=128,o=64", "i=64", 60),
+    ("l2_norm_matmul", "t=128,o=64", "i=64", 113),
 ]
 """What ptxas 13.0 takes for an A100 of each, with nothing spilled."""
 

@@ -25,7 +25,7 @@ from treadle.compiler.cost.issue import (
     read_before,
     spared_registers,
 )
-from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
+from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream, is_found_by_every_warp
 from treadle.compiler.cost.moments import moments_of
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.neighbours import order_in_memory
@@ -345,6 +345,8 @@ class Walk:
 
     def parts(self, op: ReduceOp, spread: Spread) -> None:
         """What warps hold of a result whose rows they share."""
+        if is_found_by_every_warp(op.result):
+            return
         if (count := spread.sharing(op.over_axes)) == 1 and not self.parts_of_blocks.keys() & set(op.over_axes):
             return
         of_steps = bool(self.inside) and _is_needed_beside(op)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from xdsl.dialects import arith, tensor
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import IndexType, UnitAttr, i32
 from xdsl.ir import Block, Region, SSAValue
 
@@ -200,8 +200,11 @@ def _joined(
 
 
 def erase_unused(block: Block) -> None:
-    """Erase masks that others took the place of."""
+    """Erase masks that others took the place of, and numbers that nothing asks for, as where a piece ends if only where
+    it begins bounds a stream."""
     for op in list(block.walk(reverse=True)):
-        if isinstance(op, cuda.MaskOp) and not op.result.uses:
+        inside = op.parent is block or isinstance(op.parent_op(), scf.ForOp | scf.IfOp)
+        is_number = inside and op.dialect_name() == "arith"
+        if (is_number or isinstance(op, cuda.MaskOp)) and not any(result.uses for result in op.results):
             op.detach()
             op.erase()

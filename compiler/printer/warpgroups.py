@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from xdsl.dialects import scf
@@ -36,6 +37,7 @@ DESCRIBED = 16
 """Bytes that a descriptor counts as one."""
 NEVER = str(2**31 - 1)
 """A position behind all of a tensor."""
+THREAD = re.compile(r"\bthread\b")
 
 
 class WarpgroupPrinter:
@@ -121,7 +123,7 @@ class WarpgroupPrinter:
 
     def producer(self, op: cuda.RolesOp) -> None:
         """One thread, or a warp whose lanes copy lines of words; tensor copies one of them starts."""
-        writer, threads = self.writer, self.writer.threads
+        writer, threads, begin = self.writer, self.writer.threads, len(self.writer.text.lines)
         if self.copies_by_lanes:
             writer.text.line("const int thread = lane;  // of those that copy")
             writer.threads = LANES
@@ -129,6 +131,8 @@ class WarpgroupPrinter:
             if isinstance(arg.type, cuda.TensorMapType):
                 writer.text.line(f"{self._once}{writer.call('tensor_map_prefetch')}({writer.values[arg]});")
         writer.block(op.producer.block)
+        if self.copies_by_lanes and not any(THREAD.search(line) for line in writer.text.lines[begin + 1 :]):
+            del writer.text.lines[begin]  # where lanes bring boxes alone, which nvcc would complain of
         writer.threads = threads
 
     @property

@@ -70,10 +70,10 @@ def main() -> None:
     scalars = [ctypes.c_int64(256)] * 3
     map = backend.tensor_map(room, (64, 64), 128)
     given = [*scalars, map, map, *scalars]
-    refused(lambda: backend.launch(kernel, (4, 1, 1), (384, 1, 1), 232449, given, 2))
+    refused(lambda: backend.launch(kernel, (4, 1, 1), (256, 1, 1), 232449, given, 2))
     refused(lambda: backend.launch(kernel, (4, 1, 1), (512, 1, 1), 229376, given, 2))
-    refused(lambda: backend.launch(kernel, (4, 1, 1), (384, 1, 1), 229376, given, 4))
-    refused(lambda: backend.launch(kernel, (4, 1, 1), (384, 1, 1), 229376, [ctypes.c_int64(1)] * 8, 2))
+    refused(lambda: backend.launch(kernel, (4, 1, 1), (256, 1, 1), 229376, given, 4))
+    refused(lambda: backend.launch(kernel, (4, 1, 1), (256, 1, 1), 229376, [ctypes.c_int64(1)] * 8, 2))
     refused(lambda: backend.tensor_map(backend.view(room, 0, (257, 512), (1024, 2)), (64, 64), 128))
     print("eight bits in four dimensions")
     bytes = backend.allocate((2, 32, 4, 64), np.dtype(ml_dtypes.float8_e4m3fn))
