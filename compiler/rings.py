@@ -40,6 +40,7 @@ ON_RING = (
     | cuda.TensorGatherOp
     | cuda.ArriveOp
 )
+"""What names a turn of a ring."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from treadle.compiler.cost.issue import (
     read_before,
     spared_registers,
 )
-from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream, is_found_by_every_warp
+from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.moments import moments_of
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.neighbours import order_in_memory
@@ -56,6 +56,7 @@ from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp
+from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.streams.held import limited_factors
 
 LASTING = ("carried", "row", "state", "repairing", "column", "value", *LEAVING)
@@ -345,7 +346,7 @@ class Walk:
 
     def parts(self, op: ReduceOp, spread: Spread) -> None:
         """What warps hold of a result whose rows they share."""
-        if is_found_by_every_warp(op.result):
+        if is_extracted(op.result):
             return
         if (count := spread.sharing(op.over_axes)) == 1 and not self.parts_of_blocks.keys() & set(op.over_axes):
             return

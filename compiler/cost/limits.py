@@ -13,7 +13,7 @@ from treadle.compiler.cost.fed import Fed, Limit, Places, extent_of
 from treadle.compiler.cost.plan import Pieces
 from treadle.dialects.diagram import ExtentOp, ReduceOp
 from treadle.dialects.diagram.condition import Entry, Read, Term
-from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp, YieldOp
+from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
 from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, terms_of
 from treadle.passes.streams.visits import Visits
 
@@ -141,24 +141,6 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
 def are_limits_found_together(op: StreamOp) -> bool:
     """The same of a stream of an explicit kernel."""
     return any(not _is_of_argument(value) for limit in op.limits for value in _behind(limit))
-
-
-def is_found_by_every_warp(value: SSAValue) -> bool:
-    """Whether what is reduced is taken out as a number, such as a limit of a stream, or is the state of a stream whose
-    result is: each warp reduces all of it, as `lowering.layouts` has it."""
-    for use in value.uses:
-        match use.operation:
-            case tensor.ExtractOp():
-                return True
-            case YieldOp() as end if isinstance(stream := end.parent_op(), StreamOp):
-                if any(end is step.block.last_op for step in stream.steps):
-                    last = stream.finish.block.args[use.index]
-                    found = [result for result in stream.outputs if stream.finished(result) is last]
-                    if any(map(is_found_by_every_warp, found)):
-                        return True
-            case _:
-                pass
-    return False
 
 
 def _is_of_argument(value: SSAValue) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 
-from xdsl.dialects.tensor import ExtractOp
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
@@ -20,6 +19,7 @@ from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp,
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, SIXTEEN_BIT
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
+from treadle.dialects.hierarchy.extracted import is_extracted
 
 FROM_REGISTERS = ("m16n8k16", "m16n8k32", "m16n8k32_s32")
 """Instructions whose left operand may be what threads hold already."""
@@ -95,7 +95,7 @@ class Layouts:
         self.instructions = {op: instruction_of(plan, op) for op in plan.contractions}
         self.anchor = blocked(plan, _kernel_axes(plan)) if not plan.contractions else None
         for op in plan.group.walk():
-            if isinstance(op, ReduceOp) and _is_for_every_thread(op.result):
+            if isinstance(op, ReduceOp) and is_extracted(op.result):
                 self._in_every_warp(op.operand)
         self.settled = False
         while self._sweep():
@@ -215,7 +215,7 @@ class Layouts:
 
     def reduced(self, op: ReduceOp) -> LayoutAttr | None:
         """The layout of what is reduced. A number that every thread needs is worked out by every warp."""
-        if _is_for_every_thread(op.result):
+        if is_extracted(op.result):
             return in_every_warp(self.plan, op.operand)
         return self.sources.get(op) or self.found.get(op.operand) or self._demanded(op.operand)
 
@@ -300,19 +300,6 @@ class Layouts:
 def _operands(op: Operation | None) -> tuple[SSAValue, ...]:
     assert isinstance(op, YieldOp)
     return tuple(op.operands)
-
-
-def _is_for_every_thread(value: SSAValue) -> bool:
-    """Whether a value, or the result of the stream of which it is a state, is taken out of its tile as a number."""
-    for use in value.uses:
-        if isinstance(use.operation, ExtractOp):
-            return True
-        stream = use.operation.parent_op()
-        if isinstance(stream, StreamOp) and use.operation in [step.block.last_op for step in stream.steps]:
-            end = stream.finish.block.args[use.index]
-            if any(_is_for_every_thread(o) for o in stream.outputs if stream.finished(o) is end):
-                return True
-    return False
 
 
 def _kernel_axes(plan: KernelPlan) -> dict[str, int]:

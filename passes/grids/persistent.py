@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.cost.turns import PARTS
 from treadle.compiler.lowering.barriers import base_of
+from treadle.compiler.rings import ON_RING
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
 from treadle.dialects.cuda.kernel import NARROW
@@ -24,16 +25,6 @@ from treadle.passes.grids.coordinates import number_of_unit
 from treadle.passes.grids.tile_order import TileOrder, Units, Walk
 from treadle.passes.loops.delay import rings_of_tiles
 from treadle.passes.warps.laws import Reason, constant_of
-
-ON_RING = (
-    cuda.AcquireOp
-    | cuda.AwaitOp
-    | cuda.ReleaseOp
-    | cuda.ExpectOp
-    | cuda.TensorLoadOp
-    | cuda.TensorGatherOp
-    | cuda.ArriveOp
-)
 
 
 def why_not(kernel: cuda.KernelOp, roles: cuda.RolesOp, limit: int) -> Reason | None:

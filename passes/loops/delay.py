@@ -106,6 +106,29 @@ def closure(body: Block, values: Iterable[SSAValue]) -> set[Operation]:
     return found
 
 
+def clone_into(op: Operation, target: Block, mapping: Mapping) -> Operation:
+    """Add a copy to a block, under its name, of what the operands are mapped to."""
+    clone = op.clone(value_mapper=mapping)
+    clone.location = op.location
+    target.add_op(clone)
+    for old, new in zip(op.results, clone.results, strict=True):
+        new.name_hint = old.name_hint
+    return clone
+
+
+def last_position(loop: scf.ForOp, target: Block) -> SSAValue:
+    """Where the last turn of a loop begins that has one, computed at the end of a block."""
+    size = arith.SubiOp(loop.ub, loop.lb)
+    turns = arith.CeilDivUIOp(size.result, loop.step)
+    one = arith.ConstantOp.from_int_and_width(1, IndexType())
+    before = arith.SubiOp(turns.result, one.result)
+    distance = arith.MuliOp(before.result, loop.step)
+    position = arith.AddiOp(loop.lb, distance.result)
+    position.result.name_hint = f"last_{loop.body.block.args[0].name_hint or 'position'}"
+    target.add_ops([size, turns, one, before, distance, position])
+    return position.result
+
+
 def _feeding_only(body: Block, product: cuda.WarpgroupProductOp) -> list[Operation]:
     """Operations of registers whose results nothing but the product needs, in order."""
     found: list[Operation] = []
@@ -155,14 +178,6 @@ class _Delay:
         kept += [value for value in self._states({}) if value not in self.what.wait.results]
         return {op for op in closure(body, kept) if op.dialect_name() == "arith"}
 
-    def _clone(self, op: Operation, target: Block, mapping: Mapping) -> Operation:
-        clone = op.clone(value_mapper=mapping)
-        clone.location = op.location
-        target.add_op(clone)
-        for old, new in zip(op.results, clone.results, strict=True):
-            new.name_hint = old.name_hint
-        return clone
-
     # -- the three parts ---------------------------------------------------------------------------
 
     def _first_turn(self, target: Block) -> tuple[list[SSAValue], SSAValue]:
@@ -172,7 +187,7 @@ class _Delay:
         mapping: Mapping = dict(zip(body.args, (loop.lb, *loop.iter_args), strict=True))
         for op in body.ops:
             if op not in self.dropped and op is not body.last_op:
-                self._clone(op, target, mapping)
+                clone_into(op, target, mapping)
         return self._states(mapping), mapping[what.carried]
 
     def _states(self, mapping: Mapping) -> list[SSAValue]:
@@ -221,14 +236,14 @@ class _Delay:
             if sum is not None and not finished and body.args[1 + what.position] in op.operands:
                 mapping[body.args[1 + what.position]] = self._finish(block, sum, turn)
                 finished = True
-            clone = self._clone(op, block, mapping)
+            clone = clone_into(op, block, mapping)
             if isinstance(clone, cuda.WarpgroupWaitOp) and not finished and _started_before(clone, sum):
                 clone.pending = type(clone.pending)(clone.pending.data + 1)
         assert sum is not None
         if not finished:
             mapping[body.args[1 + what.position]] = self._finish(block, sum, turn)
         for op in what.late:
-            self._clone(op, block, mapping)
+            clone_into(op, block, mapping)
 
     def _begin(
         self, target: Block, position: SSAValue, left: SSAValue, state: SSAValue
@@ -237,8 +252,8 @@ class _Delay:
         what = self.what
         turn: Mapping = {what.loop.body.block.args[0]: position, what.carried: left, what.accumulator: state}
         for op in what.begin[:-1]:
-            self._clone(op, target, turn)
-        product = self._clone(what.product, target, turn)
+            clone_into(op, target, turn)
+        product = clone_into(what.product, target, turn)
         assert isinstance(product, cuda.WarpgroupProductOp)
         return product, turn
 
@@ -249,21 +264,14 @@ class _Delay:
         wait.result.name_hint = self.what.wait.result.name_hint
         target.add_op(wait)
         for op in self.what.release:
-            self._clone(op, target, turn)
+            clone_into(op, target, turn)
         return wait.result
 
     def _last(self, target: Block, main: scf.ForOp) -> SSAValue:
         """The product of the last turn, after the loop."""
-        what, loop = self.what, self.what.loop
-        size = arith.SubiOp(loop.ub, loop.lb)
-        turns = arith.CeilDivUIOp(size.result, loop.step)
-        one = arith.ConstantOp.from_int_and_width(1, IndexType())
-        before = arith.SubiOp(turns.result, one.result)
-        distance = arith.MuliOp(before.result, loop.step)
-        position = arith.AddiOp(loop.lb, distance.result)
-        position.result.name_hint = f"last_{loop.body.block.args[0].name_hint or 'position'}"
-        target.add_ops([size, turns, one, before, distance, position])
-        product, turn = self._begin(target, position.result, main.results[-1], main.results[what.position])
+        what = self.what
+        position = last_position(what.loop, target)
+        product, turn = self._begin(target, position, main.results[-1], main.results[what.position])
         return self._finish(target, product, turn)
 
 

@@ -12,7 +12,7 @@ from xdsl.rewriter import Rewriter
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tiles import is_shared
-from treadle.passes.loops.delay import closure
+from treadle.passes.loops.delay import clone_into, closure, last_position
 
 Mapping = dict[SSAValue, SSAValue]
 
@@ -99,7 +99,7 @@ def _start(found: Running, target: Block, position: SSAValue, states: Sequence[S
     left_out = {*found.waits, *found.releases, body.last_op}
     for op in body.ops:
         if op not in left_out:
-            _clone(op, target, mapping)
+            clone_into(op, target, mapping)
     return [mapping[wait.value] for wait in found.waits]
 
 
@@ -129,18 +129,9 @@ def _loop(found: Running, target: Block, started: Sequence[SSAValue]) -> scf.For
 
 def _end(found: Running, target: Block, main: scf.ForOp) -> list[SSAValue]:
     """The sums, once they are there; what the last turn has read is given back."""
-    loop = found.loop
     mapping: Mapping = {wait.value: sum for wait, sum in zip(found.waits, main.results, strict=True)}
-    sums: list[SSAValue] = [_clone(wait, target, mapping).results[0] for wait in found.waits]
-    size = arith.SubiOp(loop.ub, loop.lb)
-    turns = arith.CeilDivUIOp(size.result, loop.step)
-    one = arith.ConstantOp.from_int_and_width(1, IndexType())
-    before = arith.SubiOp(turns.result, one.result)
-    distance = arith.MuliOp(before.result, loop.step)
-    last = arith.AddiOp(loop.lb, distance.result)
-    last.result.name_hint = f"last_{loop.body.block.args[0].name_hint or 'position'}"
-    target.add_ops([size, turns, one, before, distance, last])
-    _release(found, target, last.result)
+    sums: list[SSAValue] = [clone_into(wait, target, mapping).results[0] for wait in found.waits]
+    _release(found, target, last_position(found.loop, target))
     return sums
 
 
@@ -151,16 +142,7 @@ def _release(found: Running, target: Block, position: SSAValue) -> None:
     needed = closure(body, [value for op in found.releases for value in op.operands])
     for op in body.ops:
         if op in needed or op in found.releases:
-            _clone(op, target, mapping)
-
-
-def _clone(op: Operation, target: Block, mapping: Mapping) -> Operation:
-    clone = op.clone(value_mapper=mapping)
-    clone.location = op.location
-    target.add_op(clone)
-    for old, new in zip(op.results, clone.results, strict=True):
-        new.name_hint = old.name_hint
-    return clone
+            clone_into(op, target, mapping)
 
 
 def let_products_run(kernel: cuda.KernelOp) -> list[str]:
