@@ -58,6 +58,10 @@ LONG = of_columns(programs.attention(64, {"b": 4, "h": 16, "q": 4096, "x": 4096}
 """Made for sizes at which warpgroups share a block, and a block takes several pieces."""
 WIDE = of_columns(programs.attention(128, {"b": 4, "h": 16, "q": 4096, "x": 4096}, example="attention_bias"))
 
+SHARED_SCORES = (EXAMPLES / "state_space.mlir").read_text().replace("x <= q", "x <= q and q - x < 700")
+"""Heads share scores and have decays of their own: no product has the axes that `a_x` and `dt` have, but what the next
+one takes does. (A window has no chunks.)"""
+
 
 @cache
 def made(text: str, machine: str, until: str | None = None, cluster: int | None = None) -> tuple[ModuleOp, ModuleOp]:
@@ -83,6 +87,8 @@ def lines(module: ModuleOp) -> list[cuda.CopyOp]:
 def test_what_comes_to_shared_memory() -> None:
     assert levels(BIASED)["B"] == "shared"
     assert {levels(BACKWARD)[name] for name in ("S_max", "log_l", "D")} == {"shared"}
+    assert {levels(SHARED_SCORES)[name] for name in ("a_x", "dt")} == {"shared"}
+    assert levels(SHARED_SCORES)["a_q"] == "register"
     assert [levels(text)[name] for text in (PACKED, SCATTERED) for name in ("of_x", "of_q")] == [
         "shared",
         "register",
@@ -99,7 +105,7 @@ def test_what_comes_to_shared_memory() -> None:
 
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])
-@pytest.mark.parametrize("text", [BIASED, BACKWARD, LONG, PACKED, SCATTERED])
+@pytest.mark.parametrize("text", [BIASED, BACKWARD, LONG, PACKED, SCATTERED, SHARED_SCORES])
 def test_no_sector_is_asked_for_twice(machine: str, text: str) -> None:
     _, module = made(text, machine)
     found = lines(module)
@@ -132,6 +138,16 @@ def test_at_any_size(machine: str, text: str, q: int, x: int) -> None:
     algorithm, module = made(text, machine)
     road = Road(algorithm, module, print_cuda(module))
     road.check(fitting(entry_function(algorithm), {"b": 1, "h": 2, "q": q, "x": x}))
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(("q", "x"), [(1, 1), (300, 333), (65, 0)])
+def test_decays_of_heads_that_share_scores(machine: str, q: int, x: int) -> None:
+    algorithm, module = made(SHARED_SCORES, machine)
+    assert {copy.source.name_hint for copy in lines(module)} == {"a_x", "dt"}
+    road = Road(algorithm, module, print_cuda(module))
+    road.check(fitting(entry_function(algorithm), {"h": 3, "q": q, "x": x}))
 
 
 @needs_compiler

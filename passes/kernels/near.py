@@ -14,8 +14,8 @@ from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT, number_form
 
 
 def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | None, stream: str | None) -> bool:
-    """Whether products read it there, or each step of a stream meets the result of a product with it, element by
-    element: as a matrix, or as a line, one number for each column."""
+    """Whether products read it there, or each step of a stream meets the result of a product, or what the next product
+    takes, with it, element by element: as a matrix, or as a line, one number for each column."""
     if is_multiplied(value):
         return True
     if row is None or stream is None or not axes_of(value.type):
@@ -24,8 +24,8 @@ def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | 
         return False
     if stream not in axes_of(value.type):
         return _finishes(value, row, stream, products)
-    results = [frozenset(axes_of(op.result.type)) for op in products]
-    met = [axes for axes in results if {row, stream} <= axes]
+    weights = [each for op in products for each in (op.result, op.lhs, op.rhs)]
+    met = [axes for each in weights if {row, stream} <= (axes := frozenset(axes_of(each.type)))]
     last = axes_of(value.type)[-1] == stream
     return last and bool(met) and (_is_line(value, row, met) or _is_matrix(value, row, products))
 
