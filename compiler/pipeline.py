@@ -75,6 +75,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("hierarchy-subloop"),  # once it is known what a group holds; while the contractions still stand alone
         _step("hierarchy-expand-streams"),
         _step("diagram-exp-to-exp2"),  # after the streams, whose laws are stated for exp
+        _step("diagram-fuse-multiply-adds"),  # after the powers, in which sums and products are taken apart
         _step("convert-hierarchy-to-cuda"),
         _step("warp-specialization"),  # before pipelining, which makes copies asynchronous another way
         _step("pipelining"),  # on the loops of the streams, while their copies still stand in them

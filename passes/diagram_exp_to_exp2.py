@@ -52,8 +52,9 @@ class DiagramExpToExp2Pass(ModulePass):
       two equal numbers would not be zero, nor that of two infinite products a number. What else is added, if several
       elements have it together, is multiplied once for them: `exp2(c' (a - b) + g log2 e)`, a multiply-add.
     - *Below a maximum.* One multiply-add an element, `exp2(slope a - offset)` with `slope = c'` and `offset = c' b`
-      rounded, if `b` is the maximum of `a`, `a` was rounded by a contraction, and `0 < c' < 2`. The power is then too
-      large or too small by `2^(offset - c' b)`, which is less than what a rounding of the elements does to it,
+      rounded, if `b` is the maximum of `a`, `a` was rounded, and `0 < c' < 2`: by a contraction, or as a sum or product
+      of such a number and others, as with a bias. The power is then too large or too small by `2^(offset - c' b)`,
+      which is less than what a rounding of the elements does to it,
       while `|offset| < 2^24`. Beyond that the elements are further apart than 1 in the exponent, and what matters is
       that equal ones count alike: there `slope` is the power of two next to `c'`, at most 1, so that `offset` is exact
       and finite. So no power overflows, and that of the maximum is never 0. The factor may hold a number of the
@@ -350,9 +351,22 @@ def _multiply_add(op: math.ExpOp, map: MapOp, a: SSAValue, given: tuple[SSAValue
 
 
 def _is_rounded(value: SSAValue) -> bool:
-    """Whether every element that is there carries a rounding of its own size: sums of products in f32."""
+    """Whether every element that is there carries a rounding of its own size: sums of products in f32, and sums and
+    products of these and others, which are rounded anew."""
     value = past_conditions(value)
-    return isinstance(value.owner, ContractOp) and value.owner.accumulate == f32
+    match value.owner:
+        case ContractOp() as product:
+            return product.accumulate == f32
+        case MapOp() as op:
+            return _rounds(op) and any(map(_is_rounded, op.inputs))
+        case _:
+            return False
+
+
+def _rounds(map: MapOp) -> bool:
+    """Whether the last operation on each element is one of arithmetic in f32."""
+    last = map.yielded
+    return last.type == f32 and isinstance(last.owner, arith.AddfOp | arith.SubfOp | arith.MulfOp | math.FmaOp)
 
 
 def _is_maximum(value: SSAValue, of: SSAValue) -> bool:

@@ -42,6 +42,8 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/undefined_rows.mlir": ({}, {"x": 0}),
     "tests/programs/safe_rows.mlir": ({}, {"x": 0}),
 }
+EXPLICIT = ("hierarchy-expand-streams", "diagram-exp-to-exp2", "diagram-fuse-multiply-adds")
+"""The passes behind the choice of sizes, up to the level of a device."""
 CUT: dict[str, dict[str, int]] = {
     "examples/attention_causal.mlir": {"q": 40, "x": 37},
     "examples/attention_alibi.mlir": {"q": 7, "x": 37},
@@ -152,7 +154,7 @@ def survives(first: str | None) -> bool:
         specs = [asked if asked is not None and asked.name == each.name else each for each in pipeline(options)]
         run_passes(lowered, specs[: [each.name for each in specs].index("tiling") + 1])
         decide(lowered)
-        run_passes(lowered, [ArgSpec(name, {}) for name in ("hierarchy-expand-streams", "diagram-exp-to-exp2")])
+        run_passes(lowered, [ArgSpec(name, {}) for name in EXPLICIT])
         function = entry_function(algorithm)
         defaults = {axis: min(size, LARGEST) for axis, size in default_sizes(function).items()} | dict(options.sizes)
         for given in cases:

@@ -307,6 +307,17 @@ MUTATIONS: dict[str, Mutation] = {
     # exp as exp2.
     "exp2: without log2 e": ("diagram_exp_to_exp2", "_constant(LOG2_E, op)", "_constant(1.0, op)"),
     "exp2: without log2 e after a scale": ("diagram_exp_to_exp2", "_constant(c * LOG2_E, op)", "_constant(c, op)"),
+    # Multiply-adds.
+    "multiply-adds: the summand multiplies": (
+        "diagram_fuse_multiply_adds",
+        "math.FmaOp(left, right, summand)",
+        "math.FmaOp(left, summand, right)",
+    ),
+    "multiply-adds: what is subtracted is added": (
+        "diagram_fuse_multiply_adds",
+        "left = _negated(left, total)",
+        "pass",
+    ),
     "streams: starts a minimum below everything": (
         "passes/expressions/reductions",
         '"min": float("inf")}',

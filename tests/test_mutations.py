@@ -46,6 +46,7 @@ EVERY_DAY = {
     "subloop: pieces that leave a rest",
     "expand: does not save what is late",
     "exp2: without log2 e after a scale",
+    "multiply-adds: the summand multiplies",
     "lowering: forgets the last piece",
     "roles: the second loop counts from 0",
     "pipelining: no stage of its own",

@@ -27,6 +27,7 @@ NAMES = (
     "tiling",
     "hierarchy-expand-streams",
     "diagram-exp-to-exp2",
+    "diagram-fuse-multiply-adds",
     "hierarchy-split-streams",
     "cuda-cluster",
 )

@@ -266,3 +266,41 @@ func.func @beside_a_difference(%S: !S, %r: !m, %l: !m) -> !S {
   }
   func.return %P : !S
 }
+
+// Products with a bias, which are rounded as they are: below their maximum, one multiply-add an element. A bias alone is
+// as it was given, and so its differences are exact.
+// CHECK-LABEL: func.func @bias
+// CHECK:      %slope = diagram.map (%{{.*}} = %m : tensor<4xf32
+// CHECK:      %offset = diagram.map (%{{.*}} = %m : tensor<4xf32, {{.*}}, %{{.*}} = %slope : tensor<4xf32
+// CHECK:      %P = diagram.map (%t = %T : tensor<4x8xf32, {{.*}}, %[[L:.*]] = %slope : tensor<4xf32, {{.*}}, %[[O:.*]] = %offset : tensor<4xf32
+// CHECK-NEXT: %[[N:.*]] = arith.negf %[[O]] : f32
+// CHECK-NEXT: %[[E:.*]] = math.fma %t, %[[L]], %[[N]] : f32
+// CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+// CHECK:      %R = diagram.map (%t = %U : tensor<4x8xf32, {{.*}}, %r = %n : tensor<4xf32
+// CHECK-NEXT: %[[D:.*]] = arith.subf %t, %r : f32
+// CHECK-NEXT: %log2_e = arith.constant 1.44269502 : f32
+// CHECK-NEXT: arith.mulf %[[D]], %log2_e : f32
+func.func @bias(%Q: !Q, %K: !K, %B: !S) -> (!S, !S) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %T = diagram.map (%s = %S : !S, %b = %B : !S) -> !S {
+    %t = arith.addf %s, %b : f32
+    diagram.yield %t : f32
+  }
+  %m = diagram.reduce max %T over [x] : !S -> !m
+  %P = diagram.map (%t = %T : !S, %r = %m : !m) -> !S {
+    %difference = arith.subf %t, %r : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  %U = diagram.map (%b = %B : !S) -> !S {
+    %t = arith.addf %b, %b : f32
+    diagram.yield %t : f32
+  }
+  %n = diagram.reduce max %U over [x] : !S -> !m
+  %R = diagram.map (%t = %U : !S, %r = %n : !m) -> !S {
+    %difference = arith.subf %t, %r : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  func.return %P, %R : !S, !S
+}
