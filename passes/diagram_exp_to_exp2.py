@@ -54,7 +54,7 @@ class DiagramExpToExp2Pass(ModulePass):
     - *Below a maximum.* One multiply-add an element, `exp2(slope a - offset)` with `slope = c'` and `offset = c' b`
       rounded, if `b` is the maximum of `a`, `a` was rounded, and `0 < c' < 2`: by a contraction, or as a sum or product
       of such a number and others, as with a bias. The power is then too large or too small by `2^(offset - c' b)`,
-      which is less than what a rounding of the elements does to it,
+      which is less than what a rounding of the elements does to it, or of a multiple of `b` that stands in its place,
       while `|offset| < 2^24`. Beyond that the elements are further apart than 1 in the exponent, and what matters is
       that equal ones count alike: there `slope` is the power of two next to `c'`, at most 1, so that `offset` is exact
       and finite. So no power overflows, and that of the maximum is never 0. The factor may hold a number of the
@@ -168,6 +168,7 @@ def _exponent(op: math.ExpOp, map: MapOp, below: Below) -> SSAValue:
     """log2 e times what `op` takes the power of, computed before `op`."""
     inside = expressions_of(map) if is_plain(map) else {}
     terms, plus = _linear(op.operand, lambda value: value in inside and is_positive_scalar(inside[value]))
+    terms = _past_multiples(terms, map)
     pair = _difference_in(terms)
     if pair is not None:
         a, b = pair
@@ -190,6 +191,37 @@ def _difference_in(terms: Mapping[_Term, float]) -> tuple[_Term, _Term] | None:
         if c == -other and a.scale is b.scale and _is_safe(c):
             return a, b
     return None
+
+
+def _past_multiples(terms: _Terms, map: MapOp) -> _Terms:
+    """Terms with a maximum of one of them in place of a constant multiple of it that a map of its own makes, because
+    something else reads that, too, such as a logarithm of the sum."""
+    outer: dict[SSAValue, SSAValue] = dict(zip(map.body.block.args, map.inputs, strict=True))
+    found: dict[_Term, float] = {}
+    for term, factor in terms.items():
+        multiple = None if term.scale is not None else _multiple(outer.get(term.value))
+        if multiple is not None and any(
+            each.value in outer and _is_maximum(multiple[0], outer[each.value]) and times == -factor * multiple[1]
+            for each, times in terms.items()
+        ):
+            argument = map.body.block.insert_arg(f32, len(map.body.block.args))
+            map.operands = (*map.operands, multiple[0])
+            term, factor = _Term(argument, None), factor * multiple[1]
+        found[term] = factor
+    return found
+
+
+def _multiple(value: SSAValue | None) -> tuple[SSAValue, float] | None:
+    """The array that each element of a map is a constant multiple of, and that constant."""
+    if value is None or not isinstance(value.owner, MapOp) or not is_plain(value.owner):
+        return None
+    match expression_of(value.owner):
+        case Node(kind=arith.MulfOp, operands=(Leaf() as leaf, Constant() as factor)):
+            return leaf.value, factor.number
+        case Node(kind=arith.MulfOp, operands=(Constant() as factor, Leaf() as leaf)):
+            return leaf.value, factor.number
+        case _:
+            return None
 
 
 def _is_of_rows(term: _Term, factor: float, map: MapOp) -> bool:
@@ -255,6 +287,9 @@ class _Term:
     value: SSAValue
     scale: SSAValue | None
 
+
+_Terms: TypeAlias = dict[_Term, float]
+"""A sum of constant multiples."""
 
 _Form = dict[_Term | None, float]
 """A sum of constant multiples, under None of 1."""

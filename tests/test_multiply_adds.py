@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
@@ -65,6 +66,28 @@ def test_a_score_with_a_bias_takes_two(name: str, machine: str) -> None:
     assert re.search(r"S\w*\[x8\]\[q8\]\[x1\] = fmaf\(S\w*\[x8\]\[q8\]\[x1\], 0\.125f, ", printed)
     assert "exp2_approx(fmaf(" in printed
     assert not re.search(r"exp2_approx\(\(S\w*\[x8\]\[q8\]\[x1\] - ", printed)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("name", ["attention_lse", "attention_sink"])
+def test_a_power_of_what_others_read_takes_one(name: str, machine: str) -> None:
+    """The maximum, times the scale, is a summand of the logarithm, or has a sink below it: powers know the maximum."""
+    printed = kernels(example(name), machine)
+    assert "exp2_approx(fmaf(" in printed
+    assert not re.search(r"exp2_approx\(+S\w*\[x8\]\[q8\]\[x1\] (\*|-) ", printed)
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("scale", ["0.3", "1.7"])
+def test_scales_that_are_rounded(machine: str, scale: str) -> None:
+    text = example("attention_lse").replace("arith.constant 0.125", f"arith.constant {scale}")
+    algorithm, module, printed = made(text, machine)
+    road = Road(algorithm, module, printed)
+    for factor in (1, 40):
+        query, *others = road.inputs({"b": 1, "h": 2, "q": 70, "x": 133})
+        for verdict in road.verdicts((np.multiply(query, np.float16(factor)), *others)):
+            assert verdict.ok, verdict
 
 
 def test_what_comes_from_the_same_numbers_is_rounded_twice() -> None:

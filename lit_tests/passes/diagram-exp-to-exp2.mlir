@@ -304,3 +304,53 @@ func.func @bias(%Q: !Q, %K: !K, %B: !S) -> (!S, !S) {
   }
   func.return %P, %R : !S, !S
 }
+
+// A multiple of the maximum that something else reads, too: the power is told from the maximum.
+// CHECK-LABEL: func.func @multiple_read_elsewhere
+// CHECK:      %m = diagram.map (%{{.*}} = %most : tensor<4xf32
+// CHECK:      %slope = diagram.map (%{{.*}} = %most : tensor<4xf32
+// CHECK:      %offset = diagram.map (%{{.*}} = %most : tensor<4xf32, {{.*}}, %{{.*}} = %slope : tensor<4xf32
+// CHECK:      %P = diagram.map (%s = %S : tensor<4x8xf32, {{.*}}, %[[L:.*]] = %slope : tensor<4xf32, {{.*}}, %[[O:.*]] = %offset : tensor<4xf32
+// CHECK-NEXT: %[[N:.*]] = arith.negf %[[O]] : f32
+// CHECK-NEXT: %[[E:.*]] = math.fma %s, %[[L]], %[[N]] : f32
+// CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+// CHECK:      func.return %P, %m
+func.func @multiple_read_elsewhere(%Q: !Q, %K: !K) -> (!S, !m) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %most = diagram.reduce max %S over [x] : !S -> !m
+  %m = diagram.map (%r = %most : !m) -> !m {
+    %c = arith.constant 0.3 : f32
+    %scaled = arith.mulf %r, %c : f32
+    diagram.yield %scaled : f32
+  }
+  %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+    %c = arith.constant 0.3 : f32
+    %scaled = arith.mulf %s, %c : f32
+    %difference = arith.subf %scaled, %r : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  func.return %P, %m : !S, !m
+}
+
+// A multiple of something else stays in the difference.
+// CHECK-LABEL: func.func @multiple_of_others
+// CHECK-NOT: math.fma
+// CHECK:     arith.subf
+// CHECK:     func.return
+func.func @multiple_of_others(%Q: !Q, %K: !K, %most: !m) -> (!S, !m) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %m = diagram.map (%r = %most : !m) -> !m {
+    %c = arith.constant 0.3 : f32
+    %scaled = arith.mulf %r, %c : f32
+    diagram.yield %scaled : f32
+  }
+  %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+    %c = arith.constant 0.3 : f32
+    %scaled = arith.mulf %s, %c : f32
+    %difference = arith.subf %scaled, %r : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  func.return %P, %m : !S, !m
+}
