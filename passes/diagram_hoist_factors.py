@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import Float16Type, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import (
     array_type,
@@ -43,7 +43,7 @@ from treadle.passes.expressions.scalars import (
     build_map,
     leaves,
 )
-from treadle.passes.factors.maxima import hoist_from_maximum
+from treadle.passes.factors.maxima import hoist_from_condition, hoist_from_maximum
 from treadle.passes.factors.rest import Materialised
 from treadle.passes.factors.rows import RowGuard, may_be_empty, witness_of
 from treadle.passes.factors.scaled import is_peak, scale, without_constants_of_both
@@ -54,7 +54,8 @@ from treadle.passes.streams.present_rows import PresentRows
 @dataclass(frozen=True)
 class DiagramHoistFactorsPass(ModulePass):
     """Move a factor that is constant along a summed axis past the sum, if it is known only when a
-    reduction over the same axis is finished; and a constant positive scale past a maximum.
+    reduction over the same axis is finished; and a constant positive scale past a maximum, and past a condition that
+    stands before it.
 
     Before:
 
@@ -130,6 +131,8 @@ def _rewrite(function: func.FuncOp, op: Operation, peaks: Peaks) -> None:
         _hoist_from_sum(function, op, peaks)
     elif isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
         hoist_from_maximum(function, op)
+    elif isinstance(op, WhereOp):
+        hoist_from_condition(function, op)
     if isinstance(op, ReduceOp) and op.parent is not None:
         _move_late_parts(function, op)
 

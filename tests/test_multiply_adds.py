@@ -77,6 +77,25 @@ def test_a_power_of_what_others_read_takes_one(name: str, machine: str) -> None:
     assert not re.search(r"exp2_approx\(+S\w*\[x8\]\[q8\]\[x1\] (\*|-) ", printed)
 
 
+SCALED_FIRST = (
+    example("attention_causal")
+    .replace('%W = diagram.where %S if "x <= q" : !S', "")
+    .replace("(%s = %W : !S)", "(%s = %S : !S)")
+    .replace("%P = diagram", '%W = diagram.where %T if "x <= q" : !S\n  %P = diagram')
+    .replace("@softmax(%T)", "@softmax(%W)")
+)
+"""As most people write it."""
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_scores_that_are_scaled_before_they_are_masked(machine: str) -> None:
+    """The scale is that of the powers, as of scores that are masked first."""
+    one, other = (kernels(text, machine) for text in (SCALED_FIRST, example("attention_causal")))
+    assert one.count("fmaf(") == other.count("fmaf(") > 0
+    assert "0.125f" not in one
+    assert "0.125f" not in other
+
+
 @needs_compiler
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize("scale", ["0.3", "1.7"])

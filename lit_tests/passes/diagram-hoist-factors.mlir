@@ -338,3 +338,51 @@ func.func @constant(%S: !E, %V: !V) -> !O {
   %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
   func.return %O : !O
 }
+
+// Scores that are scaled, then masked: the scale moves past the condition, and past the maximum.
+// CHECK-LABEL: func.func @scaled_before_a_condition
+// CHECK:      %[[W:.*]] = diagram.where %S if "x <= q"
+// CHECK:      %[[S:.*]] = diagram.map (%{{.*}} = %[[W]] :
+// CHECK:      arith.mulf
+// CHECK:      %[[M:.*]] = diagram.reduce max %[[W]] over [x]
+// CHECK:      %[[T:.*]] = diagram.map (%{{.*}} = %[[M]] :
+// CHECK:      arith.mulf
+// CHECK:      diagram.map (%s = %[[S]] : {{.*}}, %r = %[[T]] :
+func.func @scaled_before_a_condition(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %c = arith.constant 0.125 : f32
+    %t = arith.mulf %s, %c : f32
+    diagram.yield %t : f32
+  }
+  %W = diagram.where %T if "x <= q" : tensor<4x8xf32, #diagram.array<[q, x]>>
+  %m = diagram.reduce max %W over [x] : tensor<4x8xf32, #diagram.array<[q, x]>> -> tensor<4xf32, #diagram.array<[q]>>
+  %D = diagram.map (%s = %W : tensor<4x8xf32, #diagram.array<[q, x]>>, %r = %m : tensor<4xf32, #diagram.array<[q]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %d = arith.subf %s, %r : f32
+    diagram.yield %d : f32
+  }
+  func.return %D : tensor<4x8xf32, #diagram.array<[q, x]>>
+}
+
+// A negative scale, and one that others read unmasked, stay.
+// CHECK-LABEL: func.func @stays_before_a_condition
+// CHECK:      %T = diagram.map (%s = %S :
+// CHECK:      %W = diagram.where %T if "x <= q"
+// CHECK:      %U = diagram.map (%s = %S :
+// CHECK:      %V = diagram.where %U if "x <= q"
+func.func @stays_before_a_condition(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> (tensor<4xf32, #diagram.array<[q]>>, tensor<4xf32, #diagram.array<[q]>>, tensor<4x8xf32, #diagram.array<[q, x]>>) {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %c = arith.constant -0.125 : f32
+    %t = arith.mulf %s, %c : f32
+    diagram.yield %t : f32
+  }
+  %W = diagram.where %T if "x <= q" : tensor<4x8xf32, #diagram.array<[q, x]>>
+  %m = diagram.reduce max %W over [x] : tensor<4x8xf32, #diagram.array<[q, x]>> -> tensor<4xf32, #diagram.array<[q]>>
+  %U = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %c = arith.constant 0.125 : f32
+    %t = arith.mulf %s, %c : f32
+    diagram.yield %t : f32
+  }
+  %V = diagram.where %U if "x <= q" : tensor<4x8xf32, #diagram.array<[q, x]>>
+  %n = diagram.reduce max %V over [x] : tensor<4x8xf32, #diagram.array<[q, x]>> -> tensor<4xf32, #diagram.array<[q]>>
+  func.return %m, %n, %U : tensor<4xf32, #diagram.array<[q]>>, tensor<4xf32, #diagram.array<[q]>>, tensor<4x8xf32, #diagram.array<[q, x]>>
+}

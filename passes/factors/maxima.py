@@ -1,11 +1,11 @@
-"""Positive scales past maxima."""
+"""Positive scales past maxima, and past conditions on the way there."""
 
 from __future__ import annotations
 
 from xdsl.dialects import arith, func
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import MapOp, ReduceOp
+from treadle.dialects.diagram import MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import (
     array_type,
     axes_of,
@@ -55,6 +55,37 @@ def hoist_from_maximum(function: func.FuncOp, maximum: ReduceOp) -> None:
     replace(maximum, [inner, new], new.result)
     erase_unused([before])
     note(function, PASS, subject, f"monotonicity of {kind}", "exact: rounding is monotone")
+
+
+def hoist_from_condition(function: func.FuncOp, where: WhereOp) -> None:
+    """Bring a positive scale behind the condition of what a maximum is taken of, as where scores are scaled before they
+    are masked."""
+    scaled = where.operand.owner
+    if not any(_is_maximum(use.operation) for use in where.result.uses) or not where.operand.has_one_use():
+        return
+    if not isinstance(scaled, MapOp) or not is_plain(scaled):
+        return
+    expression = expression_of(scaled)
+    source = _scaled_leaf(expression)
+    if source is None or forgets_absences(scaled, expression) or source.value.type != where.operand.type:
+        return
+    inner = WhereOp(source.value, where.condition, _named_inputs(where))
+    inner.location, inner.result.name_hint = where.location, fresh_hint(where.result, where.result.name_hint)
+    outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)
+    new = build_map(outer, where.result.type, where.result.name_hint, where.location)
+    before = where.operand
+    subject = f"the positive scale of {label(before)} past the condition of {label(where.result)}"
+    replace(where, [inner, new], new.result)
+    erase_unused([before])
+    note(function, PASS, subject, "a condition commutes with maps", "what is absent is absent of either")
+
+
+def _is_maximum(op: Operation) -> bool:
+    return isinstance(op, ReduceOp) and op.kind.data in ("max", "min")
+
+
+def _named_inputs(where: WhereOp) -> dict[str, SSAValue]:
+    return {name.data: value for name, value in zip(where.names, where.inputs, strict=True)}
 
 
 def _scaled_leaf(expression: Expression) -> Leaf | None:
