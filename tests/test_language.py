@@ -355,6 +355,41 @@ def test_what_numpy_calls_otherwise(name: str, said: str):
         traced.trace(["f32", "f32"], {"m": 4, "k": 8, "n": 8})
 
 
+OF_INTEGERS = {
+    "+": lambda a, b: a + b,
+    "//": lambda a, b: a // b,
+    "//3": lambda a, b: a // 3,
+    "//-4": lambda a, b: a // -4,
+    "//8": lambda a, b: a // 8,
+    "100//": lambda a, b: 100 // b,
+    "%": lambda a, b: a % b,
+    "%3": lambda a, b: a % 3,
+    "%-3": lambda a, b: a % -3,
+    "%8": lambda a, b: a % np.int64(8),
+    "%1": lambda a, b: a % 1,
+    "-100%": lambda a, b: np.int32(-100) % b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: 5 | (a | b),
+    "^": lambda a, b: a ^ b ^ 77,
+    "~": lambda a, b: ~a,
+    "<<": lambda a, b: a << (b & 7),
+    "3<<": lambda a, b: 3 << (b & 7),
+    ">>": lambda a, b: a >> (b & 7),
+    "-1000>>": lambda a, b: -1000 >> (b & 7),
+}
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+@pytest.mark.parametrize("format", [np.int32, np.int8, np.uint8])
+def test_integers_as_numpy_has_them(name: str, format: Any) -> None:
+    traced = treadle.kernel("n, n -> n")(OF_INTEGERS[name])
+    a, b = (np.random.default_rng(seed).integers(*limits, 70) for seed, limits in ((1, (-128, 128)), (2, (1, 9))))
+    a, b = a.astype(format), (b * (1 if format is np.uint8 else np.where(np.arange(70) % 2, 1, -1))).astype(format)
+    expected = OF_INTEGERS[name](a.astype(np.int32), b.astype(np.int32))
+    with np.errstate(all="ignore"):
+        assert traced(a, b).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -362,8 +397,10 @@ def test_what_numpy_calls_otherwise(name: str, said: str):
         (lambda A, B: A[0], "cannot be indexed"),
         (lambda A, B: list(A), "cannot be iterated"),
         (lambda A, B: A * len(A), "has no length: ask .size"),
-        (lambda A, B: A // 2, "'//' and '%' do not trace"),
-        (lambda A, B: 2 % A, "'//' and '%' do not trace"),
+        (lambda A, B: A // 2, "'//' is of integers, not of f32: take treadle.language.floor of the quotient"),
+        (lambda A, B: 2 % A, "'%' is of integers, not of f32"),
+        (lambda A, B: tl.index("m", A) % 2.5, "'%' is of integers, not of 2.5"),
+        (lambda A, B: A & 1, "'&' is of integers, not of f32"),
         (lambda A, B: A if A > 0 else B, "where, not 'if'"),
         (lambda A, B: A if A else B, "where, not 'if'"),
         (lambda A, B: A + np.ones(3), "pass other data as an argument"),

@@ -128,6 +128,10 @@ USES = {
     "wrapped_product": "f2[t] = wrapped_product(int(f[t]), int(f[t + 1]));",
     "quotient": "f2[t] = quotient(int(f[t]), int(f[t + 1]));",
     "remainder_of": "f2[t] = remainder_of(int(f[t]), int(f[t + 1]));",
+    **{
+        name: f"f2[t] = {name}(int(f[t]), int(f[t + 1]));"
+        for name in ("floored_quotient", "shifted_left", "shifted_right", "shifted_right_unsigned")
+    },
     "to_integer": "f2[t] = to_integer(f[t]);",
     "reciprocal": "f2[t] = reciprocal(f[t]);",
     "to_float": "f2[t] = to_float(h[t]) + to_float(b[t]) + to_float(f[t]) + to_float(t);",

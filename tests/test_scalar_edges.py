@@ -34,12 +34,32 @@ def run(body: str, *inputs: NDArray[Any], result: str) -> tuple[NDArray[Any], ND
 
 @pytest.mark.parametrize(
     ("operation", "wanted"),
-    [("divsi", [3, -3, -3, 3, 0, 0, LOWEST, 0]), ("remsi", [1, -1, 1, -1, 0, 0, 0, 5])],
+    [
+        ("divsi", [3, -3, -3, 3, 0, 0, LOWEST, 0]),
+        ("floordivsi", [3, -4, -4, 3, 0, 0, LOWEST, -1]),
+        ("remsi", [1, -1, 1, -1, 0, 0, 0, 5]),
+    ],
 )
 def test_integer_division(operation: str, wanted: list[int]) -> None:
-    """Towards zero; by zero it is zero, though C leaves it open and a host would stop."""
+    """Towards zero, or down; by zero it is zero, though C leaves it open and a host would stop."""
     a = np.array([7, -7, 7, -7, 5, 0, LOWEST, 5], np.int32)
     b = np.array([2, 2, -2, -2, 0, 0, -1, LOWEST], np.int32)
+    for found in run(f"%q = arith.{operation} %a, %b : i32\ndiagram.yield %q : i32", a, b, result="i32"):
+        assert found.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("operation", "wanted"),
+    [
+        ("shli", [14, -14, LOWEST, 0, 0, LOWEST, 0]),
+        ("shrsi", [3, -4, 0, 0, -1, LOWEST, -1]),
+        ("shrui", [3, 2**31 - 4, 0, 0, 0, LOWEST, 0]),
+    ],
+)
+def test_shifts(operation: str, wanted: list[int]) -> None:
+    """By 32 bits and more, or a negative number, every bit is gone, though C leaves it open."""
+    a = np.array([7, -7, 5, 5, -5, LOWEST, -1], np.int32)
+    b = np.array([1, 1, 31, 32, 32, 0, -1], np.int32)
     for found in run(f"%q = arith.{operation} %a, %b : i32\ndiagram.yield %q : i32", a, b, result="i32"):
         assert found.tolist() == wanted
 

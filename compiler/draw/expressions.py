@@ -20,12 +20,19 @@ INFIX = {
     "divf": (" / ", 2),
     "divsi": (" / ", 2),
     "divui": (" / ", 2),
+    "remsi": (" mod ", 2),
+    "shli": ("≪", 0),
+    "shrsi": ("≫", 0),
+    "shrui": ("≫", 0),
+    "andi": ("&", 0),
+    "ori": ("|", 0),
+    "xori": ("⊕", 0),
 }
 """The sign and how tightly it binds."""
 
 NAMES = {"maximumf": "max", "minimumf": "min", "maxnumf": "max", "minnumf": "min", "powf": "pow", "absf": "abs"}
 
-SAME = ("extf", "truncf", "sitofp", "index_cast", "extsi", "trunci")
+SAME = ("extf", "truncf", "sitofp", "index_cast", "extsi", "extui", "uitofp", "trunci")
 """Changes of format, which over the real numbers are nothing."""
 
 COMPARED = {
@@ -64,8 +71,11 @@ def _of(op: Operation, names: Mapping[SSAValue, str]) -> tuple[str, int]:
         return f"−{_bound(parts[0], 3)}", 2
     if kind in INFIX:
         sign, binds = INFIX[kind]
-        left, right = _bound(parts[0], binds), _bound(parts[1], binds + (sign.strip() in "−/"))
+        inner = max(binds, 1)  # one of bits within another is never without parentheses
+        left, right = _bound(parts[0], inner), _bound(parts[1], inner + (sign.strip() in ("−", "/", "mod")))
         return f"{left}{sign}{right}" if binds == 2 else f"{left} {sign} {right}", binds
+    if kind == "floordivsi":
+        return f"⌊{_bound(parts[0], 2)} / {_bound(parts[1], 3)}⌋", _ATOM
     if kind in ("cmpf", "cmpi"):
         predicate = getattr(op, "predicate", None)
         name = COMPARED.get(_predicate(kind, predicate), "?")

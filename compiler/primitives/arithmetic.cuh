@@ -72,6 +72,22 @@ __device__ __forceinline__ int32_t remainder_of(int32_t x, int32_t y) {
   return y == 0 || y == -1 ? 0 : x % y;
 }
 
+// primitive: floored_quotient; needs: quotient, remainder_of
+// The whole number at or below x / y; 0 where y is 0, and the lowest number where it is divided by -1.
+__device__ __forceinline__ int32_t floored_quotient(int32_t x, int32_t y) {
+  const int32_t rest = remainder_of(x, y);
+  return quotient(x, y) - (rest != 0 && (rest < 0) != (y < 0));
+}
+
+// primitive: shifted_$NAME
+// each: NAME = left | OP = << | TYPE = uint32_t | BEYOND = 0
+// each: NAME = right | OP = >> | TYPE = int32_t | BEYOND = x >> 31
+// each: NAME = right_unsigned | OP = >> | TYPE = uint32_t | BEYOND = 0
+// x $OP y as a $TYPE; $BEYOND where y is below 0 or above 31, for which C leaves it open.
+__device__ __forceinline__ int32_t shifted_$NAME(int32_t x, int32_t y) {
+  return static_cast<uint32_t>(y) < 32u ? static_cast<int32_t>(static_cast<$TYPE>(x) $OP y) : $BEYOND;
+}
+
 // primitive: to_integer
 // x without its fraction; the nearest int32_t where x is beyond, 0 where it is NaN. PTX ISA 9.7.9, cvt.rzi.
 __device__ __forceinline__ int32_t to_integer(float x) {

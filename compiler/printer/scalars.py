@@ -74,10 +74,23 @@ CALLS = {
     "math.fma": "fmaf",
     "arith.divsi": "quotient",
     "arith.remsi": "remainder_of",
+    "arith.floordivsi": "floored_quotient",
+    "arith.shli": "shifted_left",
+    "arith.shrsi": "shifted_right",
+    "arith.shrui": "shifted_right_unsigned",
     "arith.fptosi": "to_integer",
 }
 
-PRIMITIVES = ("exp2_approx", "quotient", "remainder_of", "to_integer")
+OF_INTEGERS = (
+    "quotient",
+    "remainder_of",
+    "floored_quotient",
+    "shifted_left",
+    "shifted_right",
+    "shifted_right_unsigned",
+)
+"""Device primitives for i32 alone."""
+PRIMITIVES = ("exp2_approx", "to_integer", *OF_INTEGERS)
 """Those of `CALLS` that are device primitives."""
 
 NAMES_OPERANDS = (arith.MaxSIOp, arith.MinSIOp)
@@ -203,6 +216,8 @@ class ScalarPrinter:
             return f"({operands[0]} {BINARY[op.name]} {operands[1]})"
         if op.name in CALLS:
             name = CALLS[op.name]
+            if name in OF_INTEGERS and op.results[0].type != i32:
+                raise Refusal(op, f"'{op.name}' in the body of a map computes in i32, not in {op.results[0].type}")
             if name in PRIMITIVES:
                 self.uses.add(name)
             return f"{name}({', '.join(_bare(operand) for operand in operands)})"

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of
 from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
+from treadle.language import integers
 from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number, plain
 
 Binary = Callable[[SSAValue, SSAValue], Operation]
@@ -92,6 +93,48 @@ class Array:
 
     def __rpow__(self, other: Any) -> Array:
         return combine("**", math.PowFOp, None, other, self)
+
+    # -- of integers -----------------------------------------------------------------------------
+
+    def __floordiv__(self, other: Any) -> Array:
+        return whole("//", integers.floored, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Array:
+        return whole("//", integers.floored, other, self)
+
+    def __mod__(self, other: Any) -> Array:
+        return whole("%", integers.modulo, self, other)
+
+    def __rmod__(self, other: Any) -> Array:
+        return whole("%", integers.modulo, other, self)
+
+    def __and__(self, other: Any) -> Array:
+        return whole("&", arith.AndIOp, self, other)
+
+    def __or__(self, other: Any) -> Array:
+        return whole("|", arith.OrIOp, self, other)
+
+    def __xor__(self, other: Any) -> Array:
+        return whole("^", arith.XOrIOp, self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Array:
+        return self ^ -1
+
+    def __lshift__(self, other: Any) -> Array:
+        return whole("<<", arith.ShLIOp, self, other)
+
+    def __rlshift__(self, other: Any) -> Array:
+        return whole("<<", arith.ShLIOp, other, self)
+
+    def __rshift__(self, other: Any) -> Array:
+        return whole(">>", arith.ShRSIOp, self, other)
+
+    def __rrshift__(self, other: Any) -> Array:
+        return whole(">>", arith.ShRSIOp, other, self)
+
+    # -- of one number ---------------------------------------------------------------------------
 
     def __neg__(self) -> Array:
         return 0 - self if self.format in INTEGERS else elementwise(arith.NegfOp, self)
@@ -185,11 +228,6 @@ class Array:
     def __len__(self) -> NoReturn:
         raise TreadleError("an array of a traced function has no length: ask .size('x') of an axis in `static`")
 
-    def __floordiv__(self, other: Any) -> NoReturn:
-        raise TreadleError("'//' and '%' do not trace: divide, and take treadle.language.floor of the quotient")
-
-    __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
-
     def __getattr__(self, name: str) -> NoReturn:
         """(AttributeError, as `hasattr` wants it)"""
         said = _SPELLED.get(name, "it has .axes and .format, and functions are in treadle.language")
@@ -259,6 +297,13 @@ _OPERATORS = {
     "multiply": ("__mul__", "__rmul__"),
     "divide": ("__truediv__", "__rtruediv__"),
     "power": ("__pow__", "__rpow__"),
+    "floor_divide": ("__floordiv__", "__rfloordiv__"),
+    "remainder": ("__mod__", "__rmod__"),
+    "bitwise_and": ("__and__", "__rand__"),
+    "bitwise_or": ("__or__", "__ror__"),
+    "bitwise_xor": ("__xor__", "__rxor__"),
+    "left_shift": ("__lshift__", "__rlshift__"),
+    "right_shift": ("__rshift__", "__rrshift__"),
     "less": ("__lt__", "__gt__"),
     "less_equal": ("__le__", "__ge__"),
     "greater": ("__gt__", "__lt__"),
@@ -297,6 +342,17 @@ def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: An
         return operation(*operands).results[0]
 
     return Array(graph, graph.map(inputs, body, format))
+
+
+def whole(symbol: str, of_integers: Binary, left: Any, right: Any) -> Array:
+    """A function of two integers, in i32 (TreadleError for other numbers)."""
+    left, right = plain(left), plain(right)
+    for each in (left, right):
+        if isinstance(each, float) or (isinstance(each, Array) and each.format not in INTEGERS):
+            instead = {"//": ": take treadle.language.floor of the quotient", "%": ": subtract what is whole in it"}
+            said = each.format if isinstance(each, Array) else each
+            raise TreadleError(f"'{symbol}' is of integers, not of {said}{instead.get(symbol, '')}")
+    return combine(symbol, of_integers, of_integers, left, right)
 
 
 def first_of(symbol: str, operands: Sequence[Any]) -> Array:
