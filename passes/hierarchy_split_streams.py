@@ -9,7 +9,6 @@ from math import ceil, inf
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -18,9 +17,8 @@ from treadle.compiler.cost.time import Estimate, least_time
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
-from treadle.dialects.diagram import ContractOp, MapOp, ReadOp, WhereOp
+from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, axes_of, sizes_of
-from treadle.dialects.diagram.place import divisors_in
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
@@ -41,7 +39,7 @@ from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.kernels.roles import roles_of
 from treadle.passes.kernels.short_parts import depth_held, short_length
 from treadle.passes.kernels.trial import Scheduled, alone, scheduled
-from treadle.passes.streams.splits import Split, inline_extent, split_kernel
+from treadle.passes.streams.splits import Split, inline_extent, is_at_quotients, split_kernel
 from treadle.passes.streams.stages import Repairs, StreamPlan
 
 PASS = "hierarchy-split-streams"
@@ -304,18 +302,12 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
     return _why_not(kernel, plan) or plan
 
 
-def _is_at_quotients(value: SSAValue) -> bool:
-    if not isinstance(value.owner, ReadOp) or value.owner.is_scattered:
-        return False
-    return bool(divisors_in(value.owner.place.forms))
-
-
 def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
     axis = plan.axis
     if all(axis not in axes_of(argument.type) for argument in kernel.body.block.args):
         return f"no array that it reads has axis '{axis}': there is nothing to share out"
-    if blocks := [value for value in kernel.inputs if _is_at_quotients(value) and axis in axes_of(value.type)]:
-        return f"{label(blocks[0])} is read at quotients of positions, which no position in a part tells"
+    if _size(plan) == DYNAMIC and all(map(is_at_quotients, (v for v in kernel.inputs if axis in axes_of(v.type)))):
+        return f"'{axis}' is read at quotients alone, and a launch would not know how many parts there are"
     if any(plan.is_piece(value) for value in plan.part.leaving):
         return f"a result has axis '{axis}', so no part of it is done before all are merged"
     if refused := [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]:

@@ -143,6 +143,17 @@ def attention_int8_cache(q: Tensor, k: Tensor, k_scale: Tensor, v: Tensor, v_sca
     return attention(q, k * k_scale[:, None, None], v * v_scale[:, None, None])
 
 
+def matmul_int4(x: Tensor, packed: Tensor, scales: Tensor) -> tuple[Tensor, ...]:
+    """Of positions without a byte or a scale the weight is zero."""
+    weights = x.new_zeros(x.shape[1], packed.shape[1])
+    halves = torch.stack([packed % 16, packed // 16], 1).flatten(0, 1) - 8
+    all_scales = scales.repeat_interleave(64, 0)
+    there = min(weights.shape[0], all_scales.shape[0])
+    halves = F.pad(halves, (0, 0, 0, max(there - halves.shape[0], 0)), value=-8.0)
+    weights[:there] = halves[:there] * all_scales[:there]
+    return (x @ weights,)
+
+
 def cross_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     (o,) = attention(*(t.transpose(1, 2) for t in (q, k, v)))
     return (o.transpose(1, 2),)
@@ -259,6 +270,7 @@ ORACLES: dict[str, Oracle] = {
     "matmul": lambda a, b: (a @ b,),
     "split_k": lambda a, b: (a @ b,),
     "matmul_epilogue": lambda x, w, bias: (F.silu(F.linear(x, w, bias)),),
+    "matmul_int4": matmul_int4,
     "matmul_int8": lambda x, w, x_scale, w_scale: (x @ w.T * x_scale[:, None] * w_scale,),
     "matmul_gelu": lambda x, w, bias: (F.gelu(F.linear(x, w, bias)),),
     "matmul_nt": lambda a, b: (a @ b.T,),

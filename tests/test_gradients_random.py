@@ -17,7 +17,7 @@ from treadle.runtime.interpreter import entry_function
 REFUSED = (
     "rename one of them for a gradient",  # a read at positions along an axis that its array has, too
     "no law for that is known",  # a read where data say, or at remainders
-    "no gradient of that is known",  # a read at quotients, or of elements that are absent
+    "no gradient of that is known",  # a read at steps over quotients, or of elements that are absent
 )
 
 

@@ -10,6 +10,7 @@ from test_gradients_torch import EXAMPLES, against
 from test_recompute import fused
 
 from roads import compiled
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram import MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, is_array
@@ -60,6 +61,11 @@ READS = {
     "zeros around": squares("l c", "l + r - 2, c", "l r=4 c", "padded"),
     "backwards": squares("l c", "l - r, c", "l r=3 c", "padded"),
     "zeros around a stride": squares("l=9 c", "2 * t + r - 1, c", "t=5 r=3 c", "padded"),
+    "blocks": squares("l c", "t // 3, c", "t=20 c", "padded"),
+    "blocks before the beginning and past the end": squares("l c", "t // 2 - 2, c", "t=40 c", "padded"),
+    "blocks backwards": squares("l c", "3 - t // 2, c", "t=11 c", "padded"),
+    "blocks along both": squares("l c", "t // 3, u // 2", "t=20 u=9", "padded"),
+    "windows of blocks": squares("l c", "t // 2 + r, c", "t=12 r=3 c", "padded"),
     "windows at both ends": squares("l c", "c + r - 1, c", "c r=2", "padded"),
 }
 
@@ -72,6 +78,48 @@ def test_gradients_of_reads_and_theirs(kind: str) -> None:
     module = parse_module(READS[kind])
     sizes = with_fitting(entry_function(module).body.block, SIZES)
     check(check(module, sizes=sizes), sizes=sizes)
+
+
+@pytest.mark.parametrize("place", ["2 * (t // 3), c", "t // 2 + r // 3, c"])
+def test_steps_over_blocks_have_no_gradient_yet(place: str) -> None:
+    text = squares("l c", place, "t=12 r=6 c" if "r" in place else "t=12 c", "padded")
+    with pytest.raises(TreadleError, match=r"it reads at a quotient of '[rt]', and others"):
+        differentiated(parse_module(text))
+
+
+def test_blocks_under_their_own_name_have_one_gradient() -> None:
+    """Which reads at `4 * l + l_in` along `l`, so that there is no second one."""
+    check(parse_module(squares("l c", "l // 4, c", "l c", "padded")), sizes=SIZES)
+
+
+BLOCKS = """
+!x = tensor<?x?xf32, #diagram.array<[m, k]>>
+!s = tensor<?x?xf32, #diagram.array<[g, n]>>
+!t = tensor<?x?xf32, #diagram.array<[k, n]>>
+!y = tensor<?x?xf32, #diagram.array<[m, n]>>
+func.func @f(%X: !x, %P: !s, %S: !s) -> !y {
+  %p = diagram.read %P at "k // 2, n" padded : !s -> !t
+  %s = diagram.read %S at "k // 16, n" padded : !s -> !t
+  %w = diagram.map (%a = %p : !t, %b = %s : !t) -> !t {
+    %c = arith.mulf %a, %b : f32
+    diagram.yield %c : f32
+  }
+  %Y = diagram.contract %X, %w over [k] accumulate f32 : !x, !t -> !y
+  %Z = diagram.contract %X, %s over [k] accumulate f32 : !x, !t -> !y
+  %R = diagram.map (%a = %Y : !y, %b = %Z : !y) -> !y {
+    %c = arith.mulf %a, %b : f32
+    diagram.yield %c : f32
+  }
+  func.return %R : !y
+}
+"""
+
+
+def test_gradients_of_blocks_of_two_lengths() -> None:
+    module = parse_module(BLOCKS)
+    sizes = {"m": 3, "k": 37, "g": 5, "n": 4}
+    check(check(module, sizes=sizes), ("X",), sizes)
+    compiled(str(differentiated(parse_module(BLOCKS)))).check({"m": 20, "k": 75, "g": 9, "n": 33})
 
 
 CONVOLUTION = """

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from xdsl.utils.arg_spec import ArgSpec
 
 import treadle
 import treadle.language as tl
-from roads import compiled
+from roads import Road, compiled
 from treadle.compiler.cost.read import plan_of, sizes_of_kernel
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_passes, run_pipeline
-from treadle.compiler.source import parse_module
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, print_cuda, run_passes, run_pipeline
+from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram.condition import spelled
 from treadle.dialects.diagram.place import PlaceAttr
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.interpreter import entry_function
+
+WEIGHTS = Path(__file__).parents[1] / "examples" / "matmul_int4.mlir"
 
 BIASED = """
 !Q = tensor<?x?x64xf16, #diagram.array<[h, q, d]>>
@@ -133,13 +137,6 @@ def test_an_array_of_blocks_is_as_large_as_it_is() -> None:
     assert whole["K"] == 2 * 150 * 64
 
 
-def test_parts_of_a_stream_are_told_by_no_block() -> None:
-    module = parse_module(BIASED)
-    run_pipeline(module, Options(), last="fusion")
-    with pytest.raises(TreadleError, match="is read at quotients of positions, which no position in a part tells"):
-        run_passes(module, [ArgSpec("hierarchy-split-streams", {"parts": (4,)})])
-
-
 @pytest.mark.parametrize("place", ["3 - t // 2", "-(t // 3) + 1", "3 - t % 4", "n - 2 * (t // 4)", "-(t // 2) - n + 5"])
 def test_quotients_that_run_backwards(place: str) -> None:
     """They are written so that they are read again: `-t // 2` is another number."""
@@ -155,3 +152,58 @@ def test_quotients_that_run_backwards(place: str) -> None:
     wanted = np.where((at >= 0) & (at < 4), A[np.clip(at, 0, 3)], 0) + B[:, None]
     found = read(A, B, np.zeros(3, np.float32)) if "n" in place else read(A, B)[:, None]
     np.testing.assert_array_equal(np.broadcast_to(found, wanted.shape), wanted)
+
+
+def in_parts(path: Path, **how: int) -> Road:
+    algorithm = load_module(path)
+    module = algorithm.clone()
+    asked = {name: (number,) for name, number in how.items()}
+    specs = [ArgSpec(s.name, asked) if s.name == "hierarchy-split-streams" else s for s in pipeline(Options())]
+    run_passes(module, specs)
+    return Road(algorithm, module, print_cuda(module))
+
+
+@pytest.mark.parametrize("length", [64, 192])
+def test_parts_of_a_stream_are_whole_blocks(length: int) -> None:
+    """Each reads the array itself, where blocks are shared by positions."""
+    road = in_parts(WEIGHTS, length=length)
+    assert len(road.kernels) == 2
+    for k in (0, 1, 63, 64, 65, 191, 192, 193, 385, 640):
+        road.check({"m": 5, "k": k, "b": (k + 1) // 2, "g": k // 64 + 1, "n": 12})
+    road.check({"m": 5, "k": 400, "b": 150, "g": 4, "n": 9})  # of what lies outside there are zeros
+
+
+def test_parts_that_are_no_whole_blocks_are_refused() -> None:
+    with pytest.raises(TreadleError, match=r"scales is read at quotients: .* it takes whole blocks of 64"):
+        in_parts(WEIGHTS, length=96)
+
+
+def test_parts_need_an_array_that_says_how_many_there_are() -> None:
+    text = """
+!P = tensor<?x?xf32, #diagram.array<[m, n]>>
+!R = tensor<?x?xf32, #diagram.array<[k, n]>>
+!r = tensor<?xf32, #diagram.array<[n]>>
+!k = tensor<?xf32, #diagram.array<[k]>>
+func.func @f(%P: !P, %like: !k) -> (!r, !k) {
+  %R = diagram.read %P at "k // 4, n" padded : !P -> !R
+  %s = diagram.reduce add %R over [k] : !R -> !r
+  %t = diagram.map (%x = %like : !k) -> !k {
+    %y = arith.addf %x, %x : f32
+    diagram.yield %y : f32
+  }
+  func.return %s, %t : !r, !k
+}
+"""
+    module = parse_module(text)
+    specs = [ArgSpec(s.name, {"length": (64,)}) if "split" in s.name else s for s in pipeline(Options())]
+    with pytest.raises(TreadleError, match="'k' is read at quotients alone"):
+        run_passes(module, specs)
+    compiled(text).check({"m": 33, "k": 130, "n": 5})
+
+
+def test_weights_of_four_bits_are_cut_where_groups_are_few() -> None:
+    """As the cost model sees it, which counts an element once, however many positions read it."""
+    sizes = {"m": 16, "k": 4096, "b": 2048, "g": 64, "n": 4096}
+    for machine in ("a100", "h100"):
+        kernel = treadle.compile(WEIGHTS, machine=machine, sizes=sizes)
+        assert any(step.rewrite == "hierarchy-split-streams" for step in kernel.derivation)

@@ -38,8 +38,8 @@ REFUSED = {
     "quantised_matmul": "there is no law that merges parts of 'i': the program fixes how %X8 is rounded",
     "sin2cos2": "no axis of it is streamed",
 }
-PAGED = ("attention_paged",)
-"""Whose parts are whole pages (`test_scattered_reads.py`)."""
+PAGED = ("attention_paged", "matmul_int4")
+"""Whose parts are whole pages (`test_scattered_reads.py`), or blocks (`test_reads_at_quotients.py`)."""
 SPLIT = sorted(path.stem for path in EXAMPLES.glob("*.mlir") if path.stem not in (*REFUSED, *PAGED))
 TOO_LARGE = ("linear_attention",)
 """With all sizes static the other axes are held whole, and do not fit."""

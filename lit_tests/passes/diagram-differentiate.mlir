@@ -146,3 +146,15 @@ func.func @with_sink(%X: !X, %sink: !r) -> !r {
   }
   func.return %share : !r
 }
+
+!blocks = tensor<?x?xf32, #diagram.array<[g, n]>>
+!wide = tensor<48x?xf32, #diagram.array<[k, n]>>
+
+// What counts for a block of positions gets the sum over them.
+// CHECK-LABEL: func.func @of_blocks_gradient(
+// CHECK:         %[[IN:.*]] = diagram.read %{{.*}} at "16 * g + k_in, n" padded : {{.*}} -> tensor<?x16x?xf32, #diagram.array<[g, k_in, n]>>
+// CHECK:         diagram.reduce add %[[IN]] over [k_in]
+func.func @of_blocks(%s: !blocks) -> !wide {
+  %w = diagram.read %s at "k // 16, n" padded : !blocks -> !wide
+  func.return %w : !wide
+}

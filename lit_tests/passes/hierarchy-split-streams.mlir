@@ -95,3 +95,16 @@ func.func @long_product(%D: !D, %E: !E) -> !C attributes {sizes = #diagram.sizes
   %C = diagram.contract %D, %E over [j] accumulate f32 : !D, !E -> !C
   func.return %C : !C
 }
+
+!F = tensor<?x300xf16, #diagram.array<[m, u]>>
+!G = tensor<?x?xf16, #diagram.array<[g, n]>>
+!H = tensor<300x?xf16, #diagram.array<[u, n]>>
+
+// A view at quotients is not read again: its array is, at whole blocks of each part.
+// CHECK-LABEL: func.func @blocks
+// CHECK:       %H_parts = diagram.read %G at "50 * u_part + u_in // 2, n" padded
+func.func @blocks(%F: !F, %G: !G) -> !C attributes {sizes = #diagram.sizes<m = 64, n = 64, g = 150>} {
+  %H = diagram.read %G at "u // 2, n" padded : !G -> !H
+  %C = diagram.contract %F, %H over [u] accumulate f32 : !F, !H -> !C
+  func.return %C : !C
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -16,23 +16,46 @@ from treadle.compiler.cost.choose import Choice
 from treadle.compiler.cost.sketch import Sketch
 from treadle.compiler.cost.time import estimate
 from treadle.compiler.machines import Machine, machine_of
-from treadle.dialects.diagram import ExtentOp
+from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import SizesAttr, axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels
 from treadle.passes._parts import is_free, part_of
 
 
-def alone(module: ModuleOp, function: func.FuncOp, kernel: KernelOp) -> tuple[ModuleOp, func.FuncOp]:
+def alone(
+    module: ModuleOp, function: func.FuncOp, kernel: KernelOp, with_views: bool = True
+) -> tuple[ModuleOp, func.FuncOp]:
     """A module for the same machine, whose one function, with the likely sizes of `function`, calls a kernel on its
-    arguments. The kernel stands nowhere yet."""
-    types = [*(value.type for value in kernel.operands), *_given_extents(kernel)]
+    arguments, or on views of them, as it is called there: what several positions read is one element. The kernel
+    stands nowhere yet."""
+    views = views_of(kernel.operands) if with_views else []
+    given = _given(kernel.operands, views)
+    types = [*(value.type for value in given), *_given_extents(kernel)]
     trial = func.FuncOp("trial", (types, [value.type for value in kernel.outputs]))
-    kernel.operands = trial.body.block.args
-    trial.body.block.add_ops([kernel, func.ReturnOp(*kernel.outputs)])
+    arguments = trial.body.block.args
+    values: dict[SSAValue, SSAValue] = dict(zip(given, arguments, strict=False))
+    copies = [view.clone(values) for view in views]
+    kernel.operands = [*(values[value] for value in kernel.operands), *arguments[len(given) :]]
+    trial.body.block.add_ops([*copies, kernel, func.ReturnOp(*kernel.outputs)])
     if "sizes" in function.attributes:
         trial.attributes["sizes"] = function.attributes["sizes"]
     return ModuleOp([trial], dict(module.attributes)), trial
+
+
+def views_of(values: Iterable[SSAValue]) -> list[ReadOp]:
+    """The reads that some values are, and those that these are of, in their order."""
+    found: dict[ReadOp, None] = {}
+    for value in values:
+        if isinstance(read := value.owner, ReadOp):
+            found |= dict.fromkeys((*views_of(read.operands), read))
+    return list(found)
+
+
+def _given(values: Iterable[SSAValue], views: Sequence[ReadOp]) -> list[SSAValue]:
+    """What is no view of these values, and what the views are of."""
+    needed = (*(value for view in views for value in view.operands), *values)
+    return list(dict.fromkeys(value for value in needed if value.owner not in views))
 
 
 def _given_extents(kernel: KernelOp) -> list[Attribute]:
@@ -54,10 +77,11 @@ def alone_in_parts(
     and the copies of each part."""
     part = part_of(op for each in parts for op in each)
     free = dict.fromkeys(v.owner for v in part.read if isinstance(v.owner, Operation) and is_free(v.owner))
-    given = [value for value in part.read if value.owner not in free]
+    views = views_of(part.read)
+    given = _given((value for value in part.read if value.owner not in free), views)
     trial = func.FuncOp("trial", ([value.type for value in given], [value.type for value in part.leaving]))
     values: dict[SSAValue, SSAValue] = dict(zip(given, trial.body.block.args, strict=True))
-    copies = {op: op.clone(values) for op in (*free, *part.ops)}
+    copies = {op: op.clone(values) for op in (*free, *views, *part.ops)}
     trial.body.block.add_ops([*copies.values(), func.ReturnOp(*(values[value] for value in part.leaving))])
     trial.attributes["sizes"] = SizesAttr(sizes)
     apart = ModuleOp([trial], dict(module.attributes))

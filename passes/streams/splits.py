@@ -32,10 +32,11 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
-from treadle.dialects.diagram.condition import Term, parsed
+from treadle.dialects.diagram.condition import Term, parsed, read_linear, spelled
 from treadle.dialects.diagram.padding import scattered_read
+from treadle.dialects.diagram.place import composed, divisors_in
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._functions import erase_dead, label, replace
+from treadle.passes._functions import erase_dead, erase_unused, label, replace
 from treadle.passes.expressions.reductions import is_neutral, kind_of, operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
     Constant,
@@ -115,6 +116,12 @@ class _Positions(ast.NodeTransformer):
         return parsed(f"{ast.unparse(node.value)}[{', '.join(names)}]")
 
 
+def is_at_quotients(value: SSAValue) -> bool:
+    """Whether an array is a view of which an element stands for several neighbours."""
+    read = value.owner
+    return isinstance(read, ReadOp) and not read.is_scattered and bool(divisors_in(read.place.forms))
+
+
 def _check_blocks(kernel: KernelOp, read: ReadOp) -> None:
     """Refuse parts of which no position tells where a scattered array has its elements."""
     try:
@@ -131,7 +138,10 @@ def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) ->
     parts = _Parts(kernel, plan, split, name)
     parts.write(list(merge.states))
     merging = merge.kernel(list(parts.made.outputs))
-    replace(kernel, [*parts.reads, parts.made, *merge.extents.values(), merging], *merging.outputs)
+    given = list(kernel.inputs)
+    reads = sorted(parts.reads, key=lambda read: read.is_padded)  # which has no sizes to give
+    replace(kernel, [*reads, parts.made, *merge.extents.values(), merging], *merging.outputs)
+    erase_unused(given)
     return parts.made, merging
 
 
@@ -260,8 +270,7 @@ class _Parts:
     def _take(self, argument: BlockArgument) -> None:
         source = self.old.inputs[argument.index]
         if self.plan.is_piece(argument):
-            place = ", ".join(self.split.position if axis == self.split.axis else axis for axis in axes_of(source.type))
-            read = ReadOp(source, place, self.split.type(source.type, has_part=True))
+            read = self._read_in_parts(source)
             read.location = self.old.location
             _check_blocks(self.old, read)
             read.result.name_hint = hint_of(source, "parts")
@@ -271,6 +280,20 @@ class _Parts:
         type = self.split.type(argument.type, has_part=self.plan.is_piece(argument))
         self.values[argument] = new = self.block.insert_arg(type, len(self.block.args))
         new.name_hint = argument.name_hint
+
+    def _read_in_parts(self, source: SSAValue) -> ReadOp:
+        """An array where the axis is cut; if it is a view at quotients, what that is of."""
+        split, type = self.split, self.split.type(source.type, has_part=True)
+        view = source.owner
+        if not isinstance(view, ReadOp) or not is_at_quotients(source):
+            place = ", ".join(split.position if axis == split.axis else axis for axis in axes_of(source.type))
+            return ReadOp(source, place, type)
+        position = read_linear(parsed(split.position))
+        try:
+            forms = [composed(form, {split.axis: position}) for form in view.place.forms]
+        except VerifyException as error:
+            raise Refusal(self.old, f"{label(view.operand)} is read at quotients: {error}") from error
+        return ReadOp(view.operand, ", ".join(map(spelled, forms)), type, padded=True)
 
     def _exclude(self, operands: Iterable[SSAValue]) -> None:
         """Let one of some arrays have no elements beyond the end of a part."""
