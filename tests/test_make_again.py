@@ -95,3 +95,35 @@ def test_what_a_product_multiplies_stays_saved() -> None:
     second = [op for op in fused(FACTOR).walk() if isinstance(op, KernelOp)][1]
     (product,) = (op for op in second.walk() if isinstance(op, ContractOp))
     assert product.lhs in second.body.block.args
+
+
+SCALED = """
+!X = tensor<?x?xf32, #diagram.array<[i, j]>>
+!A = tensor<?xf32, #diagram.array<[i]>>
+!B = tensor<?xf32, #diagram.array<[j]>>
+!one = tensor<f32, #diagram.array<[]>>
+func.func @scaled(%X: !X, %g: !one) -> (!A, !B) attributes {sizes = #diagram.sizes<i = 40, j = 50>} {
+  %half = diagram.map (%a = %g : !one) -> !one {
+    %c = arith.constant 0.5 : f32
+    %h = arith.mulf %a, %c : f32
+    diagram.yield %h : f32
+  }
+  %A = diagram.reduce add %X over [j] : !X -> !A
+  %B = diagram.reduce max %X over [i] : !X -> !B
+  %scaled_A = diagram.map (%a = %A : !A, %h = %half : !one) -> !A {
+    %y = arith.mulf %a, %h : f32
+    diagram.yield %y : f32
+  }
+  %scaled_B = diagram.map (%b = %B : !B, %h = %half : !one) -> !B {
+    %y = arith.mulf %b, %h : f32
+    diagram.yield %y : f32
+  }
+  func.return %scaled_A, %scaled_B : !A, !B
+}
+"""
+
+
+def test_nothing_is_left_of_a_kernel_whose_readers_make_all_of_it() -> None:
+    road = compiled(SCALED)
+    assert len(road.kernels) == 2
+    road.check({"i": 33, "j": 5})

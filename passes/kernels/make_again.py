@@ -155,7 +155,7 @@ class _Making:
             for user in users:
                 user.operands = [copies[-1].results[0] if each is value else each for each in user.operands]
         changed[maker] = frozenset(op for op in changed[maker] if op.results[0].uses)
-        touched = (maker, *readers)
+        touched = [i for i in (maker, *readers) if changed[i]]  # nothing is left of one whose readers make all of it
         if any(self.why_not(self.clusters[i], changed[i]) is not None for i in touched) or not is_faster(
             self.times([changed[i] for i in touched]) if times else (), times
         ):
