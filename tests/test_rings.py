@@ -103,3 +103,20 @@ def test_every_fault_of_a_ring_that_lanes_fill_is_found(
     rings = {op.result for op in kernel.walk() if isinstance(op, cuda.RingOp) and op.by_lanes is not None}
     change(next(op for op in kernel.walk() if isinstance(op, kind) and rings.intersection(op.operands)))
     assert ring_problems(kernel)
+
+
+@cache
+def long() -> cuda.KernelOp:
+    """Whose loop has more turns than are looked at."""
+    return made(programs.matmul({"m": 4096, "n": 4096, "k": 2**30}))
+
+
+def test_a_loop_of_any_length_is_looked_at_for_some_turns() -> None:
+    assert ring_problems(long()) == []
+
+
+@pytest.mark.parametrize("kind", [cuda.AwaitOp, cuda.AcquireOp, cuda.ReleaseOp, cuda.TensorLoadOp])
+def test_faults_of_a_long_loop_are_found(kind: type[Operation]) -> None:
+    kernel = long().clone()
+    erase(next(op for op in kernel.walk() if isinstance(op, kind)))
+    assert ring_problems(kernel)
