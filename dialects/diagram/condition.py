@@ -282,7 +282,9 @@ def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
         ):
             return remainder(name, divisor)
         case _:
-            raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
+            is_divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod) and not in_place
+            hint = ": compute it in an array of integers, and name that" if is_divided else ""
+            raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers{hint}")
 
 
 def quotient(axis: str, divisor: int) -> str:
