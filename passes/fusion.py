@@ -199,9 +199,8 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
     down to the layouts of its fragments."""
     kernel = _kernel("trial", part_of(ops))
-    copy, _ = alone(
-        module, function, kernel, with_views=False
-    )  # first of all, for until then it uses values of the program
+    # First of all, for until then it uses values of the program.
+    copy, _ = alone(module, function, kernel, with_views=False)
     structure = structure_of(kernel, module.attributes, default_sizes(function))
     if structure is not None and structure in _FIT:
         return None
@@ -209,9 +208,8 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
         return reason
     reason = _tried(copy, in_parts=wide_roles(part_of(ops), WHOLE_LIMIT) is not None)
     if reason is not None:
-        again, _ = alone(
-            module, function, _kernel("trial", part_of(ops)), with_views=False
-        )  # the trial has rewritten the first
+        # The trial has rewritten the first.
+        again, _ = alone(module, function, _kernel("trial", part_of(ops)), with_views=False)
         remember(_UNFIT, str(again), reason)
     elif structure is not None:
         remember(_FIT, structure, None)
