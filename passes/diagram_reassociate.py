@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import inf
-from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -16,35 +12,14 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.machines import machine_of
-from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._functions import erase_dead, functions, kernels, label, note
-from treadle.passes.products import chunked, orders, references
-from treadle.passes.products.chains import Chain, chains_from
-from treadle.passes.products.chunked import Chunking, cut_of
-from treadle.passes.products.conditions import Order, order_of
-from treadle.passes.products.trial import Trials, multiplied_now, multiplied_otherwise
+from treadle.dialects.diagram import ContractOp, WhereOp
+from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes.products import chunked_prefixes, chunked_products, orders, references
+from treadle.passes.products.chains import Chain
+from treadle.passes.products.lengths import Orders, by_estimate, in_chunks, orders_of, rewrite
+from treadle.passes.products.trial import Sums, Trials, sums_from
 
 PASS = "diagram-reassociate"
-
-Orders: TypeAlias = tuple[Order, ...]
-"""Of positions, for each of some sums; none where all positions count."""
-
-LENGTHS = (64, 128, 256)
-"""Of chunks, that are tried: what tiles of tensor cores have, and what a group may hold. Longer ones are where the
-longest so far is the best: states are added up in time that grows with the square of their number."""
-
-WORTH = 0.9
-"""Of the time of the program as it is, what another order may take."""
-
-NO_SLOWER = 1.02
-"""Of two times this near to each other none is the longer one."""
-
-LONG = 4096
-"""What an axis that is known only at launch has at least, where another order must be no slower."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +80,14 @@ class DiagramReassociatePass(ModulePass):
 
     name = PASS
 
-    chunk: int | None = None
-    """Elements of a chunk; without, the best of 64, 128 and 256."""
+    chunk: tuple[int, ...] = ()
+    """Elements of a chunk, chunks in a chunk of these, and so on; without, what the cost model finds best."""
     sums: tuple[str, ...] = ()
     """Only these sums, named by their results, and without asking the cost model."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if self.chunk is not None and self.chunk < 1:
-            raise PassFailedException(f"a chunk has at least one element, not {self.chunk}")
+        if self.chunk and min(self.chunk) < 1:
+            raise PassFailedException(f"a chunk has at least one element, not {min(self.chunk)}")
         names = {value.name_hint for each in op.walk() for value in each.results}
         if unknown := [name for name in self.sums if name not in names]:
             raise PassFailedException(f"there is no sum %{unknown[0]}")
@@ -124,134 +99,47 @@ class DiagramReassociatePass(ModulePass):
             raise PassFailedException(f"%{missing[0]} is no sum of a product, or of that times numbers")
 
     def _in_block(self, module: ModuleOp, function: func.FuncOp, block: Block) -> set[str | None]:
-        """The names of the sums of products that were met."""
+        """The names of the sums that were met."""
         met: set[str | None] = set()
-        for inner in [each for each in block.ops if isinstance(each, ContractOp)]:
-            if inner.parent is not block or not (chains := chains_from(inner)):
-                continue
-            met |= {chain.outer.result.name_hint for chain in chains}
-            asked = [chain for chain in chains if chain.outer.result.name_hint in self.sums]
-            if self.sums and not asked:
-                continue
-            found = _orders(chains)
-            if isinstance(found, str):
-                if asked:
-                    raise Refusal(asked[0].outer, found)
-                note(function, f"decline {PASS}", _names(chains), orders.LAW, found)
-                continue
-            self._choose(Trials(module, function, chains), found, bool(asked))
+        for start in [each for each in block.ops if isinstance(each, ContractOp | WhereOp)]:
+            if start.parent is block and (sums := sums_from(start)):
+                met |= {each.outer.result.name_hint for each in sums}
+                self._consider(module, function, sums)
         return met
 
+    def _consider(self, module: ModuleOp, function: func.FuncOp, sums: Sums) -> None:
+        asked = [each for each in sums if each.outer.result.name_hint in self.sums]
+        if self.sums and not asked:
+            return
+        found = orders_of(sums)
+        if not isinstance(found, str):
+            self._choose(Trials(module, function, sums), found, bool(asked))
+        elif asked:
+            raise Refusal(asked[0].outer, found)
+        else:
+            note(function, f"decline {PASS}", _names(sums), orders.LAW, found)
+
     def _choose(self, trials: Trials, found: Orders, asked: bool) -> None:
-        function, chains = trials.function, trials.chains
-        lengths = (None,) if not found else LENGTHS if self.chunk is None else (self.chunk,)
-        chosen = _by_estimate(trials, found, lengths, asked)
-        subject, law = _names(chains), _law(found, chains)
+        function, sums = trials.function, trials.chains
+        chosen = by_estimate(trials, found, self.chunk, asked)
+        subject, law = _names(sums), _law(found, sums)
         if isinstance(chosen, str):
             note(function, f"decline {PASS}", subject, law, chosen)
             return
-        length, reason = chosen
-        _rewrite(found, length, function.body.block, chains)
-        note(function, PASS, subject if length is None else f"{subject} in chunks of {length}", law, reason)
+        lengths, reason = chosen
+        rewrite(found, lengths, function.body.block, sums)
+        note(function, PASS, f"{subject}{in_chunks(lengths)}", law, reason)
 
 
-def _orders(chains: Sequence[Chain]) -> Orders | str:
-    """The order under which each of some sums goes, none where there is no condition; or why they cannot be written
-    otherwise."""
-    if (reason := next((reason for chain in chains if (reason := chain.why_not())), None)) is not None:
-        return reason
-    found: list[Order] = []
-    for chain in chains if any(chain.conditions for chain in chains) else ():
-        order = order_of(chain)
-        if isinstance(order, str):
-            return order
-        found.append(order)
-    return tuple(found)
+def _law(found: Orders, sums: Sums) -> str:
+    of_products = chunked_products.LAW if found else orders.LAW
+    law = of_products if isinstance(sums[0], Chain) else chunked_prefixes.LAW
+    return f"{law}; {references.LAW}" if any(each.weights.has_power for each in sums) else law
 
 
-def _by_estimate(
-    trials: Trials, found: Orders, lengths: Sequence[int | None], asked: bool
-) -> tuple[int | None, str] | str:
-    """How long chunks are (None for none), and why; or why the program stays as it is."""
-    if asked and len(lengths) == 1:
-        return lengths[0], ""
-    block = trials.function.body.block
-    stated = with_fitting(block, default_sizes(trials.function))
-    if unknown := [axis for axis in trials.symbolic() if axis not in stated]:
-        return (lengths[0], "") if asked else f"no likely size of '{unknown[0]}' is stated"
-    sizes = {axis: stated[axis] for axis in trials.symbolic()}
-    if not asked and (reason := _why_no_less(trials, found, sizes)) is not None:
-        return reason
-    best, length = _fastest(trials, found, lengths, sizes)
-    said = f"estimated {_in_us(best)}"
-    if asked:
-        return length, said
-    whole = trials.time(sizes)
-    compared = f"{said}{_in_chunks(length)}, {_in_us(whole)} as it is{_at(sizes)}"
-    if best > WORTH * whole:
-        return f"another order must save a tenth; {compared}"
-    longer = {axis: max(size, LONG) for axis, size in sizes.items()}
-    if longer != sizes and trials.time(longer, partial(_rewrite, found, length)) > NO_SLOWER * trials.time(longer):
-        return f"it must be no slower where axes are long; {compared}"
-    return length, compared
-
-
-def _fastest(
-    trials: Trials, found: Orders, lengths: Sequence[int | None], sizes: Mapping[str, int]
-) -> tuple[float, int | None]:
-    """The best length of chunks, and the time that it takes."""
-    timed = [(trials.time(sizes, partial(_rewrite, found, length)), length) for length in lengths]
-    best, length = min(timed, key=lambda each: each[0])
-    while length is not None and len(lengths) > 1 and length >= max(each for each in lengths if each is not None):
-        longer = trials.time(sizes, partial(_rewrite, found, 2 * length))
-        if longer >= best:
-            break
-        best, length = longer, 2 * length
-    return best, length
-
-
-def _why_no_less(trials: Trials, found: Orders, sizes: Mapping[str, int]) -> str | None:
-    """Why another order can save nothing, as far as counting tells."""
-    machine, now = machine_of(trials.module), multiplied_now(trials.chains, sizes)
-    if not found and multiplied_otherwise(trials.chains, sizes) >= now:
-        return "another order takes no fewer multiplications"
-    if 2 * now / machine.tensor_flops("f16") <= machine.launch:
-        return f"its products take less time than a launch{_at(sizes)}"
-    return None
-
-
-def _rewrite(found: Orders, length: int | None, block: Block, chains: Sequence[Chain]) -> None:
-    if length is None:
-        for chain in chains:
-            orders.reorder(chain)
-    for order in dict.fromkeys(found):
-        assert length is not None
-        taken = {axis for op in block.ops for value in (*op.operands, *op.results) for axis in axes_of(value.type)}
-        own = [chain for chain, its in zip(chains, found, strict=True) if its == order]
-        chunking = Chunking(cut_of(order, own[0], length, taken))
-        for chain in own:
-            chunking.sum(chain)
-        chunking.finish(block, [chain.outer for chain in own])
-    erase_dead(block)
-
-
-def _law(found: Orders, chains: Sequence[Chain]) -> str:
-    laws = chunked.LAW if found else orders.LAW
-    return f"{laws}; {references.LAW}" if any(chain.weights.has_power for chain in chains) else laws
-
-
-def _names(chains: Sequence[Chain]) -> str:
-    sums = ", ".join(label(chain.outer.result) for chain in chains)
-    return f"{sums} of {label(chains[0].inner.result)}"
-
-
-def _in_chunks(length: int | None) -> str:
-    return "" if length is None else f" in chunks of {length}"
-
-
-def _in_us(time: float) -> str:
-    return f"{time:.3g} us" if time < inf else "no kernels that fit"
-
-
-def _at(sizes: Mapping[str, int]) -> str:
-    return f" at {', '.join(f'{axis} = {size}' for axis, size in sizes.items())}" if sizes else ""
+def _names(sums: Sums) -> str:
+    """What is summed, of which product or under which condition."""
+    names, first = ", ".join(label(each.outer.result) for each in sums), sums[0]
+    if isinstance(first, Chain):
+        return f"{names} of {label(first.inner.result)}"
+    return f"{names} under '{first.where.condition.text.data}'"

@@ -60,6 +60,7 @@ CUT_AT_LAUNCH: dict[str, tuple[dict[str, int], ...]] = {
 REASSOCIATED: dict[str, tuple[dict[str, tuple[str | int, ...]], tuple[dict[str, int], ...]]] = {
     "tests/programs/products_of_products.mlir": ({"sums": ("A", "B", "C"), "chunk": (4,)}, ({}, {"x": 24, "q": 9})),
     "tests/programs/linear_attention_shares.mlir": ({"sums": ("A",), "chunk": (5,)}, ({}, {"x": 9})),
+    "tests/programs/prefix_sums.mlir": ({"sums": ("A", "B", "C"), "chunk": (4, 2)}, ({}, {"x": 24, "q": 9})),
 }
 """Programs whose products of products are made in another order: what the pass is asked for, and sizes."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
@@ -86,7 +87,9 @@ FIRST = {
     "passes/expressions/moments": "examples/cross_entropy.mlir",
     "passes/expressions/polynomials": "examples/layer_norm.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
-    "passes/products/chunked": "tests/programs/products_of_products.mlir",
+    "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",
+    "passes/products/chunked_products": "tests/programs/products_of_products.mlir",
+    "passes/products/sums": "tests/programs/products_of_products.mlir",
     "passes/products/conditions": "tests/programs/products_of_products.mlir",
     "passes/products/factors": "tests/programs/products_of_products.mlir",
     "passes/products/orders": "tests/programs/products_of_products.mlir",

@@ -48,7 +48,7 @@ MUTATIONS: dict[str, Mutation] = {
         "return f\"{summed} {'<=' if self.sign > 0 else '>='} {row}\"",
     ),
     "reassociate: forgets the chunk of a row": (
-        "passes/products/chunked",
+        "passes/products/chunked_products",
         "total(Leaf(before), Leaf(same))",
         "Leaf(before)",
     ),
@@ -68,19 +68,44 @@ MUTATIONS: dict[str, Mutation] = {
         "list(chain.summed), weights.scale",
     ),
     "reassociate: scales no rows": (
-        "passes/products/chunked",
+        "passes/products/chunked_products",
         "        return writer.scaled(result, scale)",
         "        return result",
     ),
     "reassociate: multiplies by a divisor": (
-        "passes/products/chains",
+        "passes/products/sums",
         "*(quotient(number(1), divisor) for divisor in below)",
         "*below",
     ),
     "reassociate: zeros past the end are numbers": (
-        "passes/products/chunked",
+        "passes/products/chunked_products",
         "if found is not read or is_mapped(value) else found",
         "if False else found",
+    ),
+    "reassociate: a prefix forgets its own chunk": (
+        "passes/products/chunked_prefixes",
+        "total(Leaf(writer.scaled(states, scale)), Leaf(same))",
+        "Leaf(writer.scaled(states, scale))",
+    ),
+    "reassociate: a prefix scales its own chunk alone": (
+        "passes/products/chunked_prefixes",
+        "Leaf(writer.scaled(states, scale))",
+        "Leaf(states)",
+    ),
+    "reassociate: what is made past the end counts in its chunk": (
+        "passes/products/chunked_prefixes",
+        "return self.inside.there(value, writer) if made_in_chunks else value",
+        "return value",
+    ),
+    "reassociate: a prefix has as many rows as it sums": (
+        "passes/products/chunked_prefixes",
+        "        if rows.count != DYNAMIC:",
+        "        if True:",
+    ),
+    "reassociate: any axis that is read is one of rows": (
+        "passes/products/chunked_prefixes",
+        "return place.get(self.cut.order.row) == Linear({self.cut.order.summed: 1}, 0)",
+        "return True",
     ),
     "reassociate: a short last chunk is left out": (
         "dialects/diagram/place",

@@ -1,5 +1,6 @@
 // RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64}' %s | filecheck %s
 // RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64}' %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64,2}' %s | filecheck %s --check-prefix DEEP
 
 !Q = tensor<256x64xf16, #diagram.array<[q, d]>>
 !K = tensor<256x64xf16, #diagram.array<[x, d]>>
@@ -60,6 +61,27 @@ func.func @without_condition(%Q: !Q, %K: !K, %V: !V) -> !O {
 // CHECK-NEXT: %O = diagram.cast %A : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> -> tensor<4x64x32xf16, #diagram.array<[q_chunk, q_in, e]>>
 // CHECK-NEXT: %O_1 = diagram.collapse %O [q_chunk, q_in] as q : tensor<4x64x32xf16, #diagram.array<[q_chunk, q_in, e]>> -> tensor<256x32xf16, #diagram.array<[q, e]>>
 // CHECK-NEXT: func.return %O_1 : tensor<256x32xf16, #diagram.array<[q, e]>>
+// With chunks of two chunks, their states are added up so, too.
+
+// DEEP-LABEL: func.func @in_chunks
+// DEEP-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S in chunks of 64, these in chunks of 2", "a sum under an order splits at chunks; associativity of the product", "">]
+// DEEP: %A_state = diagram.contract %K_1, %V_1 over [x_in] accumulate f32 : tensor<4x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>, tensor<4x64x32xf16, #diagram.array<[x_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>>
+// DEEP-NEXT: %A_state_1 = diagram.read %A_state at "2 * x_chunk_chunk + x_chunk_in, d, e" : tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<2x2x64x32xf32, #diagram.array<[x_chunk_chunk, x_chunk_in, d, e]>>
+// DEEP-NEXT: %A_states_state = diagram.reduce add %A_state_1 over [x_chunk_in] : tensor<2x2x64x32xf32, #diagram.array<[x_chunk_chunk, x_chunk_in, d, e]>> -> tensor<2x64x32xf32, #diagram.array<[x_chunk_chunk, d, e]>>
+// DEEP-NEXT: %one = diagram.fill 1.000000e+00 : f32 -> tensor<2x2xf32, #diagram.array<[q_chunk_chunk, x_chunk_chunk]>>
+// DEEP-NEXT: %counted = diagram.where %one if "x_chunk_chunk < q_chunk_chunk" : tensor<2x2xf32, #diagram.array<[q_chunk_chunk, x_chunk_chunk]>>
+// DEEP-NEXT: %A_states_states = diagram.contract %counted, %A_states_state over [x_chunk_chunk] accumulate f32 as tf32 : tensor<2x2xf32, #diagram.array<[q_chunk_chunk, x_chunk_chunk]>>, tensor<2x64x32xf32, #diagram.array<[x_chunk_chunk, d, e]>> -> tensor<2x64x32xf32, #diagram.array<[q_chunk_chunk, d, e]>>
+// DEEP-NEXT: %A_state_2 = diagram.read %A_state at "2 * q_chunk_chunk + x_chunk_in, d, e" : tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<2x2x64x32xf32, #diagram.array<[q_chunk_chunk, x_chunk_in, d, e]>>
+// DEEP-NEXT: %one_1 = diagram.fill 1.000000e+00 : f32 -> tensor<2x2xf32, #diagram.array<[q_chunk_in, x_chunk_in]>>
+// DEEP-NEXT: %within = diagram.where %one_1 if "x_chunk_in < q_chunk_in" : tensor<2x2xf32, #diagram.array<[q_chunk_in, x_chunk_in]>>
+// DEEP-NEXT: %A_states_same = diagram.contract %within, %A_state_2 over [x_chunk_in] accumulate f32 as tf32 : tensor<2x2xf32, #diagram.array<[q_chunk_in, x_chunk_in]>>, tensor<2x2x64x32xf32, #diagram.array<[q_chunk_chunk, x_chunk_in, d, e]>> -> tensor<2x2x64x32xf32, #diagram.array<[q_chunk_chunk, q_chunk_in, d, e]>>
+// DEEP-NEXT: %A_states = diagram.map (%a_states_states = %A_states_states : tensor<2x64x32xf32, #diagram.array<[q_chunk_chunk, d, e]>>, %a_states_same = %A_states_same : tensor<2x2x64x32xf32, #diagram.array<[q_chunk_chunk, q_chunk_in, d, e]>>) -> tensor<2x2x64x32xf32, #diagram.array<[q_chunk_chunk, q_chunk_in, d, e]>> {
+// DEEP-NEXT: %0 = arith.addf %a_states_states, %a_states_same : f32
+// DEEP-NEXT: diagram.yield %0 : f32
+// DEEP-NEXT: }
+// DEEP-NEXT: %A_states_1 = diagram.collapse %A_states [q_chunk_chunk, q_chunk_in] as q_chunk : tensor<2x2x64x32xf32, #diagram.array<[q_chunk_chunk, q_chunk_in, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>>
+// DEEP-NEXT: %Q_2 = diagram.cast %Q_1 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>
+// DEEP-NEXT: %A_before = diagram.contract %Q_2, %A_states_1 over [d] accumulate f32 as tf32 : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>, tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
 func.func @in_chunks(%Q: !Q, %K: !K, %V: !V) -> !O16 {
   %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
   %L = diagram.where %S if "x <= q" : !S
@@ -205,4 +227,43 @@ func.func @with_decays(%Q: !Q, %K: !K, %V: !V, %a: !n, %b: !m) -> !O {
   %S16 = diagram.cast %L : !S -> !S16
   %A = diagram.contract %S16, %V over [x] accumulate f32 : !S16, !V -> !O
   func.return %A : !O
+}
+
+// A sum under an order is one over whole chunks before that of a row, and one within its chunk: both are products with
+// ones. What is summed is read along the axis of rows, under another name.
+
+// CHECK-LABEL: func.func @cumulative
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A under 'y <= x' in chunks of 64", "a sum under an order splits at chunks; associativity of the sum", "">]
+// CHECK-NEXT: %g_y = diagram.read %g at "y" : tensor<256xf32, #diagram.array<[x]>> -> tensor<256xf32, #diagram.array<[y]>>
+// CHECK-NEXT: %g_y_1 = diagram.read %g_y at "64 * x_chunk + y_in" : tensor<256xf32, #diagram.array<[y]>> -> tensor<4x64xf32, #diagram.array<[x_chunk, y_in]>>
+// CHECK-NEXT: %g_y_2 = diagram.read %g_y at "64 * y_chunk + y_in" : tensor<256xf32, #diagram.array<[y]>> -> tensor<4x64xf32, #diagram.array<[y_chunk, y_in]>>
+// CHECK-NEXT: %A_state = diagram.reduce add %g_y_2 over [y_in] : tensor<4x64xf32, #diagram.array<[y_chunk, y_in]>> -> tensor<4xf32, #diagram.array<[y_chunk]>>
+// CHECK-NEXT: %one = diagram.fill 1.000000e+00 : f32 -> tensor<4x4xf32, #diagram.array<[x_chunk, y_chunk]>>
+// CHECK-NEXT: %counted = diagram.where %one if "y_chunk < x_chunk" : tensor<4x4xf32, #diagram.array<[x_chunk, y_chunk]>>
+// CHECK-NEXT: %counted_1 = diagram.map (%counted_2 = %counted : tensor<4x4xf32, #diagram.array<[x_chunk, y_chunk]>>, %a_state = %A_state : tensor<4xf32, #diagram.array<[y_chunk]>>) -> tensor<4x4xf32, #diagram.array<[x_chunk, y_chunk]>> {
+// CHECK-NEXT: %0 = arith.mulf %counted_2, %a_state : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A_states = diagram.reduce add %counted_1 over [y_chunk] : tensor<4x4xf32, #diagram.array<[x_chunk, y_chunk]>> -> tensor<4xf32, #diagram.array<[x_chunk]>>
+// CHECK-NEXT: %one_1 = diagram.fill 1.000000e+00 : f32 -> tensor<64x64xf32, #diagram.array<[x_in, y_in]>>
+// CHECK-NEXT: %within = diagram.where %one_1 if "y_in <= x_in" : tensor<64x64xf32, #diagram.array<[x_in, y_in]>>
+// CHECK-NEXT: %A_same = diagram.contract %within, %g_y_1 over [y_in] accumulate f32 : tensor<64x64xf32, #diagram.array<[x_in, y_in]>>, tensor<4x64xf32, #diagram.array<[x_chunk, y_in]>> -> tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>>
+// CHECK-NEXT: %A = diagram.map (%a_states = %A_states : tensor<4xf32, #diagram.array<[x_chunk]>>, %a_same = %A_same : tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>>) -> tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>> {
+// CHECK-NEXT: %0 = arith.addf %a_states, %a_same : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A_1 = diagram.collapse %A [x_chunk, x_in] as x : tensor<4x64xf32, #diagram.array<[x_chunk, x_in]>> -> tensor<256xf32, #diagram.array<[x]>>
+// CHECK-NEXT: func.return %A_1 : tensor<256xf32, #diagram.array<[x]>>
+
+!G = tensor<256xf32, #diagram.array<[x]>>
+!Gy = tensor<256xf32, #diagram.array<[y]>>
+!W = tensor<256x256xf32, #diagram.array<[x, y]>>
+func.func @cumulative(%g: !G) -> !G {
+  %g_y = diagram.read %g at "y" : !G -> !Gy
+  %b = diagram.map (%v = %g_y : !Gy) -> !W {
+    diagram.yield %v : f32
+  }
+  %L = diagram.where %b if "y <= x" : !W
+  %A = diagram.reduce add %L over [y] : !W -> !G
+  func.return %A : !G
 }

@@ -1,30 +1,26 @@
-"""A sum under `x <= q` splits at the borders of chunks: over the chunks before that of q, and over the same chunk.
-
-    sum_{x <= q} S V  =  sum_{b < c} sum_t S V  +  sum_{t <= s} S V        with q = (c, s), x = (b, t) and (c, t)
-
-In the first sum no condition stands between the products, so that associativity holds: each chunk has one state, and
-those of earlier chunks are added up."""
+"""Two axes that a condition orders, `x <= q`, in chunks of one length: q as `(c, s)`, and x as `(b, t)`, or as `(c, t)`
+in the chunk of its row."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from xdsl.dialects.builtin import FloatAttr, f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, WhereOp
+from treadle.dialects.diagram import CastOp, FillOp, MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, format_of, sizes_of
-from treadle.passes.expressions.scalars import Expression, Leaf, build_map, is_number, product, substitute, total
-from treadle.passes.products.chains import Chain
+from treadle.passes.expressions.scalars import Expression, Leaf, build_map, product, substitute
 from treadle.passes.products.conditions import Order
-from treadle.passes.products.factors import Writer, weaved, writer_of
-from treadle.passes.products.positions import Chunks, InChunks, count_of, is_mapped, whole_of, with_type
+from treadle.passes.products.factors import Writer, weaved
+from treadle.passes.products.positions import Chunks, InChunks, count_of, whole_of, with_type
 from treadle.passes.products.references import at, below, exponents, reference
-
-LAW = "a sum under an order splits at chunks; associativity of the product"
+from treadle.passes.products.sums import Sum
 
 
 @dataclass(frozen=True)
@@ -38,9 +34,9 @@ class Cut:
     inside: Chunks
 
 
-def cut_of(order: Order, chain: Chain, length: int, taken: set[str]) -> Cut:
+def cut_of(order: Order, chain: Sum, length: int, taken: set[str]) -> Cut:
     """Chunks with names of their own."""
-    rows, summed = sizes_of(chain.near.type)[order.row], sizes_of(chain.far.type)[order.summed]
+    rows, summed = sizes_of(chain.outer.result.type)[order.row], sizes_of(chain.carried.type)[order.summed]
     names = [f"{order.row}_chunk", f"{order.row}_in", f"{order.summed}_chunk", f"{order.summed}_in"]
     c, s, b, t = (_fresh(name, taken) for name in names)
     q, x = (_fresh(f"{axis}_whole", taken) for axis in (order.row, order.summed))
@@ -59,31 +55,36 @@ def _fresh(name: str, taken: set[str]) -> str:
     return name
 
 
-class Chunking:
-    """Puts sums in chunks in the place of those that share an inner product, and of what maps make of them."""
+S = TypeVar("S", bound=Sum)
+
+
+class InCut(Generic[S]):
+    """Puts sums in chunks in the place of some, and of what maps make of them."""
 
     def __init__(self, cut: Cut):
         self.cut = cut
         self.rows, self.summed, self.inside = InChunks(cut.rows), InChunks(cut.summed), InChunks(cut.inside)
         self.same: dict[SSAValue, SSAValue] = {}
-        """What stands between the products, within chunks."""
+        """What is made within chunks of what the sums start from."""
+        self.before: list[SSAValue] = []
+        """What counts of the states of chunks, each time that they are added up."""
 
-    def sum(self, chain: Chain) -> None:
+    def sum(self, each: S) -> None:
         """Write one sum in chunks, before the sum that it is."""
-        writer, outer = writer_of(chain), chain.outer
-        near = self.rows.of(chain.near, writer)
-        before, same = self._before(chain, near, writer), self._same(chain, near, writer)
-        both = build_map(total(Leaf(before), Leaf(same)), array_type(f32, self.cut.rows.sizes(outer.result.type)))
-        result = writer.cast(writer.add(both, outer.result.name_hint), format_of(outer.result.type))
-        self.rows.known[outer.result] = result
-        _insert(outer, writer)
+        writer = self._written(each)
+        self.rows.known[each.outer.result] = writer.made[-1].results[0]
+        _insert(each.outer, writer)
 
-    def _before(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
-        """What the chunks add that count as a whole."""
-        cut, hint, weights = self.cut, chain.outer.result.name_hint or "sum", chain.weights
-        summed = self._factors(chain, writer)
+    @abstractmethod
+    def _written(self, each: S) -> Writer:
+        """Operations the last of which makes a sum, in chunks of rows."""
+
+    def _states(self, each: S, summed: list[SSAValue], writer: Writer) -> tuple[SSAValue, Expression]:
+        """For each chunk of rows what those add that count as a whole, of the factors that are summed; and what each
+        row multiplies that by."""
+        cut, hint, weights = self.cut, each.outer.result.name_hint or "sum", each.weights
         scale = self._in_chunks(weights.scale, self.rows, writer)
-        over = [cut.summed.inner if axis == cut.order.summed else axis for axis in chain.over]
+        over = [cut.summed.inner if axis == cut.order.summed else axis for axis in each.over]
         largest = None
         if weights.has_power:
             exponent = exponents(self._in_chunks(weights.summed, self.summed, writer), writer)
@@ -97,11 +98,10 @@ class Chunking:
         else:
             counted, largest = self._decayed(largest, writer)
             scale = product(at(self._in_chunks(weights.row, self.rows, writer), largest), scale)
+        self.before.append(counted)
         states = writer.contract(counted, state, [cut.summed.chunk], self._of_rows(state))
         states.name_hint = f"{hint}_states"
-        result = writer.contract(near, states, chain.inner.over_axes, cut.rows.sizes(chain.outer.result.type))
-        result.name_hint = f"{hint}_before"
-        return writer.scaled(result, scale)
+        return states, scale
 
     def _ones(self, writer: Writer) -> SSAValue:
         """One for each chunk that counts as a whole for one of rows."""
@@ -127,50 +127,15 @@ class Chunking:
         rows, summed = self.cut.rows, self.cut.summed
         return {rows.chunk: rows.count, summed.chunk: summed.count}
 
-    def _same(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
-        """What the chunk of a row adds to it."""
-        cut = self.cut
-        far, *others = (self.inside.of(value, writer) for value in chain.summed)
-        if chain.inner.result not in self.same:
-            self.same[chain.inner.result] = self._inner(chain, near, far, writer)
-        for op in chain.between:
-            if op.results[0] not in self.same:
-                self.same[op.results[0]] = writer.add(self._between(op, writer), op.results[0].name_hint)
-        over = [cut.inside.inner if axis == cut.order.summed else axis for axis in chain.over]
-        axes, carried = cut.rows.sizes(chain.outer.result.type), self.same[chain.carried]
-        if _is_weighed(chain) or any(is_mapped(value) for value in chain.summed):
-            carried = self.inside.there(carried, writer)
-        result = writer.sum([carried, *others], over, axes)
-        result.name_hint = f"{chain.outer.result.name_hint or 'sum'}_same"
-        return result
-
-    def _inner(self, chain: Chain, near: SSAValue, far: SSAValue, writer: Writer) -> SSAValue:
-        old = chain.inner
-        multiply = None if old.multiply is None else old.multiply.data
-        type = self._type(old.result.type)
-        new = ContractOp(near, far, old.over_axes, type, old.accumulate, multiply=multiply)
-        return writer.add(new, old.result.name_hint)
-
     def _between(self, op: Operation, writer: Writer) -> Operation:
         type = self._type(op.results[0].type)
         if isinstance(op, WhereOp):
             text = self.cut.order.text(self.cut.rows.inner, self.cut.inside.inner)
-            return WhereOp(self.same[op.operand], text)
-        values = {value: self.same.get(value) or self._elsewhere(value, writer) for value in op.operands}
-        return with_type(op.clone(values), type)
+            return WhereOp(self._inside(op.operand, writer), text)
+        return with_type(op.clone({value: self._inside(value, writer) for value in op.operands}), type)
 
-    def _elsewhere(self, value: SSAValue, writer: Writer) -> SSAValue:
-        return self.inside.of(self.rows.of(value, writer), writer)
-
-    def _factors(self, chain: Chain, writer: Writer) -> list[SSAValue]:
-        """What is summed, in chunks, times what is the same for all rows. Zeros are read past the end of the axis, of
-        which maps make something: what they make is absent there."""
-        values = [self.summed.of(value, writer) for value in chain.summed]
-        weighed = writer.weighed(values, self._in_chunks(chain.weights.weight, self.summed, writer))
-        return [
-            self.summed.there(found, writer) if found is not read or is_mapped(value) else found
-            for value, read, found in zip(chain.summed, values, weighed, strict=True)
-        ]
+    def _inside(self, value: SSAValue, writer: Writer) -> SSAValue:
+        return self.same.get(value) or self.inside.of(self.rows.of(value, writer), writer)
 
     def _in_chunks(self, factor: Expression, chunks: InChunks, writer: Writer) -> Expression:
         return substitute(factor, lambda leaf: Leaf(chunks.of(leaf.value, writer)))
@@ -220,14 +185,9 @@ class Chunking:
         value.replace_uses_with_if(whole, lambda use: use.operation not in others)
 
 
-def _is_weighed(chain: Chain) -> bool:
-    """Whether what is summed is multiplied by more than the other factor."""
-    return not is_number(chain.weights.weight, 1) or chain.weights.has_power
-
-
 def _insert(op: Operation, writer: Writer) -> None:
     for each in writer.made:
         Rewriter.insert_op(each, InsertPoint.before(op))
 
 
-__all__ = ["LAW", "Chunking", "Cut", "cut_of"]
+__all__ = ["Cut", "InCut", "cut_of"]

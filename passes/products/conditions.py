@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.dialects.diagram import WhereOp
-from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import AtLeastZero, Linear
 from treadle.passes._functions import label
-from treadle.passes.products.chains import Chain
+from treadle.passes.products.sums import Sum
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class Order:
         return ("<" if self.sign > 0 else ">") + ("" if self.strict else "=")
 
 
-def order_of(chain: Chain) -> Order | str:
-    """The order that the one condition of a chain asks for, along an axis of the near factor and one of the sum; or
-    why it is none."""
+def order_of(chain: Sum) -> Order | str:
+    """The order that the one condition before a sum asks for, along an axis of its rows and one that it sums; or why it
+    is none."""
     if len(chain.conditions) != 1:
         return f"{len(chain.conditions) or 'no'} conditions stand before {label(chain.outer.result)}"
     (op,) = chain.conditions
@@ -47,12 +46,11 @@ def order_of(chain: Chain) -> Order | str:
     return found
 
 
-def _order(op: WhereOp, chain: Chain) -> Order | None:
+def _order(op: WhereOp, chain: Sum) -> Order | None:
     condition = op.holds
     if not isinstance(condition, AtLeastZero) or condition.form.constant not in (0, -1):
         return None
-    rows = {*axes_of(chain.near.type)} - {*axes_of(chain.far.type)}
-    for row in sorted(rows):
+    for row in sorted(chain.row_axes):
         for summed in chain.over:
             for sign in (1, -1):
                 if condition.form == Linear({row: sign, summed: -sign}, condition.form.constant):

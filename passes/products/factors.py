@@ -18,6 +18,7 @@ from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, build_map, is_number, leaves, product
 from treadle.passes.products.chains import Chain
+from treadle.passes.products.prefixes import Prefix
 
 
 @dataclass
@@ -77,12 +78,15 @@ class Writer:
         return self.add(ReduceOp("add", self.cast(value, f32), over, array_type(f32, axes)))
 
 
-def writer_of(chain: Chain) -> Writer:
+def writer_of(chain: Chain | Prefix) -> Writer:
     return Writer(chain.outer.location, is_exact(chain))
 
 
-def is_exact(chain: Chain) -> bool:
-    """Whether the program rounds nothing that it multiplies or adds up to less than f32."""
+def is_exact(chain: Chain | Prefix) -> bool:
+    """Whether the program rounds nothing that it multiplies or adds up to less than f32. Factors of 16 bits that only
+    add up are not rounded: each counts as it is."""
+    if isinstance(chain, Prefix):
+        return isinstance(chain.outer, ReduceOp) or not chain.outer.is_tf32
     if _is_f32(chain.inner):
         return True
     if isinstance(chain.outer, ContractOp):

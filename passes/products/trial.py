@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, prod
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -11,20 +12,33 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal, TreadleError
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.passes._parts import is_free, part_of
+from treadle.passes.expressions.scalars import leaves
 from treadle.passes.kernels.trial import alone_in_parts, scheduled_time
 from treadle.passes.products.chains import Chain, chains_from
+from treadle.passes.products.prefixes import Prefix, prefixes_from
+from treadle.passes.products.sums import Sum
 
-Rewrite = Callable[[Block, Sequence[Chain]], None]
+Sums: TypeAlias = Sequence[Chain] | Sequence[Prefix]
+"""All that share what they start from."""
+
+Rewrite = Callable[[Block, Sums], None]
 
 
-def around(chains: Sequence[Chain]) -> frozenset[Operation]:
+def sums_from(start: Operation | Block) -> Sums:
+    """The sums, of what starts with an operation, that another order or chunks may be for."""
+    if isinstance(start, ContractOp):
+        return chains_from(start) or []
+    return prefixes_from(start) or [] if isinstance(start, WhereOp) else []
+
+
+def around(chains: Sequence[Sum]) -> frozenset[Operation]:
     """The products, what maps make of their sums, and what maps make of which they are made."""
-    inner, outers = chains[0].inner, [chain.outer for chain in chains]
-    found: set[Operation] = {inner, *outers, *(op for chain in chains for op in chain.between)}
+    outers = [chain.outer for chain in chains]
+    found: set[Operation] = {chains[0].start, *outers, *(op for chain in chains for op in chain.between)}
     _follow(outers, lambda op: [use.operation for use in op.results[0].uses], found)
     _follow(list(found), _makers, found)
     return frozenset(found)
@@ -48,7 +62,7 @@ def _follow(
 class Trials:
     """One group of sums of a product, timed as it is and as others would be."""
 
-    def __init__(self, module: ModuleOp, function: func.FuncOp, chains: Sequence[Chain]):
+    def __init__(self, module: ModuleOp, function: func.FuncOp, chains: Sums):
         self.module, self.function, self.chains = module, function, chains
         self.ops = around(chains)
         self.part = part_of(self.ops)
@@ -66,9 +80,7 @@ class Trials:
         block = trial.body.block
         if rewrite is not None:
             copies = [op for op in block.ops if not is_free(op)]
-            inner = copies[self.part.ops.index(self.chains[0].inner)]
-            assert isinstance(inner, ContractOp)
-            rewrite(block, chains_from(inner) or [])
+            rewrite(block, sums_from(copies[self.part.ops.index(self.chains[0].start)]))
         try:
             for step in (DiagramComposeMapsPass(), FusionPass()):
                 step.apply(Context(), copy)
@@ -77,9 +89,9 @@ class Trials:
             return inf
 
 
-def multiplied_now(chains: Sequence[Chain], sizes: Mapping[str, int]) -> int:
-    """Multiplications of the program as it is."""
-    ops = [chains[0].inner, *(chain.outer for chain in chains)]
+def multiplied_now(chains: Sequence[Sum], sizes: Mapping[str, int]) -> int:
+    """Multiplications of the program as it is, or additions."""
+    ops = [chains[0].start, *(chain.outer for chain in chains)]
     return sum(_elements(op.operands, sizes) for op in ops)
 
 
@@ -89,9 +101,15 @@ def multiplied_otherwise(chains: Sequence[Chain], sizes: Mapping[str, int]) -> i
     return first + sum(_elements([chain.near, *chain.summed], sizes, chain.over) for chain in chains)
 
 
+def numbers_of_state(each: Chain | Prefix, sizes: Mapping[str, int]) -> int:
+    """Numbers of the state of one chunk."""
+    weights = [leaf.value for leaf in leaves(each.weights.weight)]
+    return _elements([*each.summed, *weights], sizes, each.over)
+
+
 def _elements(values: Iterable[SSAValue], sizes: Mapping[str, int], without: Iterable[str] = ()) -> int:
     axes = {axis: size for value in values for axis, size in sizes_of(value.type).items()}
     return prod(sizes[axis] if size == DYNAMIC else size for axis, size in axes.items() if axis not in without)
 
 
-__all__ = ["Trials", "multiplied_now", "multiplied_otherwise"]
+__all__ = ["Sums", "Trials", "multiplied_now", "multiplied_otherwise", "numbers_of_state", "sums_from"]
