@@ -208,6 +208,19 @@ class Array:
         powers = Array(self.graph, self.graph.map([given.value, given.max(axes).value], body, f32))
         return powers / powers.sum(axes)
 
+    def cumsum(self, over: str) -> Array:
+        """The sums of all elements up to each along an axis, itself included: `sum over y <= x of a[y]`."""
+        axis, *others = (_known(self, each) for each in names_of(over))
+        if others:
+            raise TreadleError(f"a cumulative sum is along one axis, not '{' '.join((axis, *others))}'")
+        given, graph = self if self.format == "i32" else self.to("f32"), self.graph
+        summed = graph.fresh_axis(axis)
+        axes = [summed if each == axis else each for each in self.axes]
+        elements = graph.read(given.value, axes, axes, padded=False)
+        one = graph.fill(1 if self.format == "i32" else 1.0, [axis, summed])
+        until = graph.keep(one, f"{summed} <= {axis}", {})
+        return Array(graph, graph.contract(until, elements, [summed], axes=self.axes))
+
     def _reduced(self, kind: str, over: str | Iterable[str]) -> Array:
         axes = [_known(self, axis) for axis in names_of(over)]
         return Array(self.graph, self.graph.reduce(kind, self.value, axes)) if axes else self

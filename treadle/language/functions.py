@@ -55,6 +55,11 @@ def sum(array: Array, over: str | Iterable[str]) -> Array:
     return array.sum(over)
 
 
+def cumsum(array: Array, over: str) -> Array:
+    """The sums of all elements up to each along an axis, itself included. Long ones are made in chunks."""
+    return array.cumsum(over)
+
+
 def max(array: Array, over: str | Iterable[str]) -> Array:
     return array.max(over)
 

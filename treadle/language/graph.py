@@ -70,16 +70,23 @@ class Graph:
             YieldOp(function(arguments))
         return self._add(MapOp(list(inputs), self._type(union(inputs), format), region))
 
-    def contract(self, left: SSAValue, right: SSAValue, over: Sequence[str], multiply: str | None = None) -> SSAValue:
+    def contract(
+        self,
+        left: SSAValue,
+        right: SSAValue,
+        over: Sequence[str],
+        multiply: str | None = None,
+        axes: Sequence[str] | None = None,
+    ) -> SSAValue:
         """The sum of products over these axes, in f32 (i32 between integers). Where one operand has 16 bits and
         the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly. Two of
-        f32 multiply as `multiply` says, if it says something."""
+        f32 multiply as `multiply` says, if it says something. `axes` is the order of those of the result."""
         formats = [format_of(left.type), format_of(right.type)]
         if formats[0] != formats[1] and not {*map(str, formats)} <= {*BYTES}:
             common = _multiplied(formats)
             left, right = self.cast(left, common), self.cast(right, common)
         accumulate = i32 if is_integer(format_of(left.type)) else f32
-        axes = [axis for axis in union([left, right]) if axis not in over]
+        axes = axes or [axis for axis in union([left, right]) if axis not in over]
         multiply = multiply if format_of(left.type) == f32 else None
         return self._add(ContractOp(left, right, over, self._type(axes, accumulate), accumulate, multiply=multiply))
 
@@ -138,6 +145,14 @@ class Graph:
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error
         return self._add(op)
+
+    def fresh_axis(self, axis: str) -> str:
+        """Another axis of the size of one."""
+        name = f"{axis}_until"
+        while name in self.sizes:
+            name += "_"
+        self.sizes[name] = self.sizes[axis]
+        return name
 
     def extent(self, axis: str) -> SSAValue:
         """How many elements an axis has, a number in i32."""
