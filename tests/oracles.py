@@ -77,6 +77,13 @@ def attention_alibi(q: Tensor, k: Tensor, v: Tensor, slope: Tensor) -> tuple[Ten
     return selected(q, k, v, j <= i, slope[:, None, None] * (j - i))
 
 
+def attention_forgetting(q: Tensor, k: Tensor, v: Tensor, gate: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    kept = F.logsigmoid(gate).cumsum(-1)
+    at_q = F.pad(kept, (0, max(len(i) - kept.shape[-1], 0)))[:, : len(i)]
+    return selected(q, k, v, j <= i, at_q[:, :, None] - kept[:, None])
+
+
 def convolution(x: Tensor, f: Tensor, stride: int = 1, dilation: int = 1) -> tuple[Tensor, ...]:
     """Of samples by channels; nothing, where the window is longer than the samples."""
     count = max((x.shape[1] - 1 - dilation * (f.shape[0] - 1)) // stride + 1, 0)
@@ -235,6 +242,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_causal": attention_causal,
     "attention_decode": attention,
     "attention_f8": attention_f8,
+    "attention_forgetting": attention_forgetting,
     "attention_gqa": attention_gqa,
     "attention_int8_cache": attention_int8_cache,
     "attention_lengths": attention_lengths,
