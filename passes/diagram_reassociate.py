@@ -71,6 +71,10 @@ class DiagramReassociatePass(ModulePass):
     all count, and in the chunk of q those that the condition leaves. So `(A B) C` over earlier chunks is `A` times the
     sum of their states `B C`, and `A B` is made within chunks alone, of `chunk` elements.
 
+    A sum under an order of something that is the same for all rows, `sum_{x <= q} W[q, x] A[x]` with W a power of a sum
+    (or 1: a cumulative sum), splits in the same way: chunks are summed once, for all rows behind them. What adds up the
+    states of chunks is such a sum, over chunks `c' < c`, and may be made in chunks of chunks itself.
+
     Nothing is rounded to 16 bits that the program does not round: states stay in f32, and are multiplied as tf32 where
     the program rounds to 16 bits what is not made any more, else in f32.
 
