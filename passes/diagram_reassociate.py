@@ -86,12 +86,16 @@ class DiagramReassociatePass(ModulePass):
 
     chunk: tuple[int, ...] = ()
     """Elements of a chunk, chunks in a chunk of these, and so on; without, what the cost model finds best."""
+    parts: int = 1
+    """As how many numbers of tf32 states are multiplied, where they are: 2 are for inputs whose sums cancel."""
     sums: tuple[str, ...] = ()
     """Only these sums, named by their results, and without asking the cost model."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.chunk and min(self.chunk) < 1:
             raise PassFailedException(f"a chunk has at least one element, not {min(self.chunk)}")
+        if self.parts not in (1, 2):
+            raise PassFailedException(f"states are multiplied in 1 part or in 2, not in {self.parts}")
         names = {value.name_hint for each in op.walk() for value in each.results}
         if unknown := [name for name in self.sums if name not in names]:
             raise PassFailedException(f"there is no sum %{unknown[0]}")
@@ -125,13 +129,13 @@ class DiagramReassociatePass(ModulePass):
 
     def _choose(self, trials: Trials, found: Orders, asked: bool) -> None:
         function, sums = trials.function, trials.chains
-        chosen = by_estimate(trials, found, self.chunk, asked)
+        chosen = by_estimate(trials, found, self.chunk, self.parts, asked)
         subject, law = _names(sums), _law(found, sums)
         if isinstance(chosen, str):
             note(function, f"decline {PASS}", subject, law, chosen)
             return
         lengths, reason = chosen
-        rewrite(found, lengths, function.body.block, sums)
+        rewrite(found, self.parts, lengths, function.body.block, sums)
         note(function, PASS, f"{subject}{in_chunks(lengths)}", law, reason)
 
 

@@ -1,6 +1,7 @@
 // RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64}' %s | filecheck %s
 // RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64}' %s | xdsl-opt | filecheck %s
 // RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64,2}' %s | filecheck %s --check-prefix DEEP
+// RUN: xdsl-opt -p 'diagram-reassociate{sums=A parts=2 chunk=64}' %s | filecheck %s --check-prefix PARTS
 
 !Q = tensor<256x64xf16, #diagram.array<[q, d]>>
 !K = tensor<256x64xf16, #diagram.array<[x, d]>>
@@ -27,6 +28,24 @@
 // CHECK-NEXT: %Q_1 = diagram.cast %Q : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<256x64xf32, #diagram.array<[q, d]>>
 // CHECK-NEXT: %A = diagram.contract %Q_1, %A_state over [d] accumulate f32 as tf32 : tensor<256x64xf32, #diagram.array<[q, d]>>, tensor<64x32xf32, #diagram.array<[d, e]>> -> tensor<256x32xf32, #diagram.array<[q, e]>>
 // CHECK-NEXT: func.return %A : tensor<256x32xf32, #diagram.array<[q, e]>>
+// In two parts: a number of bf16, and what is left.
+
+// PARTS-LABEL: func.func @without_condition
+// PARTS-NEXT: %A_state = diagram.contract %K, %V over [x] accumulate f32 : tensor<256x64xf16, #diagram.array<[x, d]>>, tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<64x32xf32, #diagram.array<[d, e]>>
+// PARTS-NEXT: %A_state_1 = diagram.cast %A_state : tensor<64x32xf32, #diagram.array<[d, e]>> -> tensor<64x32xbf16, #diagram.array<[d, e]>>
+// PARTS-NEXT: %A_state_2 = diagram.cast %A_state_1 : tensor<64x32xbf16, #diagram.array<[d, e]>> -> tensor<64x32xf32, #diagram.array<[d, e]>>
+// PARTS-NEXT: %low = diagram.map (%a_state = %A_state : tensor<64x32xf32, #diagram.array<[d, e]>>, %a_state_1 = %A_state_2 : tensor<64x32xf32, #diagram.array<[d, e]>>) -> tensor<64x32xf32, #diagram.array<[d, e]>> {
+// PARTS-NEXT: %0 = arith.subf %a_state, %a_state_1 : f32
+// PARTS-NEXT: diagram.yield %0 : f32
+// PARTS-NEXT: }
+// PARTS-NEXT: %Q_1 = diagram.cast %Q : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<256x64xf32, #diagram.array<[q, d]>>
+// PARTS-NEXT: %of_high = diagram.contract %Q_1, %A_state_2 over [d] accumulate f32 as tf32 : tensor<256x64xf32, #diagram.array<[q, d]>>, tensor<64x32xf32, #diagram.array<[d, e]>> -> tensor<256x32xf32, #diagram.array<[q, e]>>
+// PARTS-NEXT: %of_low = diagram.contract %Q_1, %low over [d] accumulate f32 as tf32 : tensor<256x64xf32, #diagram.array<[q, d]>>, tensor<64x32xf32, #diagram.array<[d, e]>> -> tensor<256x32xf32, #diagram.array<[q, e]>>
+// PARTS-NEXT: %A = diagram.map (%of_high_1 = %of_high : tensor<256x32xf32, #diagram.array<[q, e]>>, %of_low_1 = %of_low : tensor<256x32xf32, #diagram.array<[q, e]>>) -> tensor<256x32xf32, #diagram.array<[q, e]>> {
+// PARTS-NEXT: %0 = arith.addf %of_high_1, %of_low_1 : f32
+// PARTS-NEXT: diagram.yield %0 : f32
+// PARTS-NEXT: }
+// PARTS-NEXT: func.return %A : tensor<256x32xf32, #diagram.array<[q, e]>>
 func.func @without_condition(%Q: !Q, %K: !K, %V: !V) -> !O {
   %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
   %S16 = diagram.cast %S : !S -> !S16

@@ -61,8 +61,8 @@ S = TypeVar("S", bound=Sum)
 class InCut(Generic[S]):
     """Puts sums in chunks in the place of some, and of what maps make of them."""
 
-    def __init__(self, cut: Cut):
-        self.cut = cut
+    def __init__(self, cut: Cut, parts: int):
+        self.cut, self.parts = cut, parts
         self.rows, self.summed, self.inside = InChunks(cut.rows), InChunks(cut.summed), InChunks(cut.inside)
         self.same: dict[SSAValue, SSAValue] = {}
         """What is made within chunks of what the sums start from."""
@@ -99,7 +99,7 @@ class InCut(Generic[S]):
             counted, largest = self._decayed(largest, writer)
             scale = product(at(self._in_chunks(weights.row, self.rows, writer), largest), scale)
         self.before.append(counted)
-        states = writer.contract(counted, state, [cut.summed.chunk], self._of_rows(state))
+        states = writer.contract(counted, state, [cut.summed.chunk], self._of_rows(state), state)
         states.name_hint = f"{hint}_states"
         return states, scale
 

@@ -40,7 +40,7 @@ class PrefixChunking(InCut[Prefix]):
 
     def _written(self, each: Prefix) -> Writer:
         """What the chunks before that of a row add, and what its own adds."""
-        writer, outer = writer_of(each), each.outer
+        writer, outer = writer_of(each, self.parts), each.outer
         there = self._rows_there(each, writer)
         states, scale = self._states(each, self._factors(each, writer), writer)
         if each.other is not None and str(format_of(each.other.type)) in SIXTEEN_BIT:
@@ -132,7 +132,7 @@ class PrefixChunking(InCut[Prefix]):
         over = [self.cut.inside.inner if axis == self.cut.order.summed else axis for axis in each.over]
         left, right = (self._there(value, writer) for value in (left, right))
         rows, given = self.cut.rows.sizes(each.outer.result.type), {*axes_of(left.type), *axes_of(right.type)}
-        result = writer.contract(left, right, over, {axis: size for axis, size in rows.items() if axis in given})
+        result = writer.contract(left, right, over, {axis: size for axis, size in rows.items() if axis in given}, right)
         result.name_hint = f"{each.outer.result.name_hint or 'sum'}_same"
         return result
 

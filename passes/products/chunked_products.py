@@ -26,7 +26,7 @@ class Chunking(InCut[Chain]):
     """Puts sums in chunks in the place of those that share an inner product, and of what maps make of them."""
 
     def _written(self, each: Chain) -> Writer:
-        writer, outer = writer_of(each), each.outer
+        writer, outer = writer_of(each, self.parts), each.outer
         near = self.rows.of(each.near, writer)
         before, same = self._before(each, near, writer), self._same(each, near, writer)
         both = build_map(total(Leaf(before), Leaf(same)), array_type(f32, self.cut.rows.sizes(outer.result.type)))
@@ -36,7 +36,8 @@ class Chunking(InCut[Chain]):
     def _before(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
         """What the chunks add that count as a whole."""
         states, scale = self._states(chain, self._factors(chain, writer), writer)
-        result = writer.contract(near, states, chain.inner.over_axes, self.cut.rows.sizes(chain.outer.result.type))
+        axes = self.cut.rows.sizes(chain.outer.result.type)
+        result = writer.contract(near, states, chain.inner.over_axes, axes, states)
         result.name_hint = f"{chain.outer.result.name_hint or 'sum'}_before"
         return writer.scaled(result, scale)
 

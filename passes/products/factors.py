@@ -10,13 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import LocationAttr, f32
+from xdsl.dialects.builtin import LocationAttr, bf16, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
-from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, build_map, is_number, leaves, product
+from treadle.passes.expressions.scalars import (
+    Expression,
+    Leaf,
+    axes_in,
+    build_map,
+    difference,
+    is_number,
+    leaves,
+    product,
+    total,
+)
 from treadle.passes.products.chains import Chain
 from treadle.passes.products.prefixes import Prefix
 
@@ -28,6 +38,8 @@ class Writer:
     location: LocationAttr
     exact: bool = False
     """Whether f32 is multiplied as it is, not as tf32."""
+    parts: int = 1
+    """As how many numbers of tf32 is multiplied what others may cancel: 1, or 2."""
     made: list[Operation] = field(default_factory=list[Operation])
 
     def add(self, op: Operation, hint: str | None = None) -> SSAValue:
@@ -58,28 +70,58 @@ class Writer:
         which = next((i for i, value in enumerate(values) if axes <= {*axes_of(value.type)}), 0)
         return [self.scaled(value, factor) if i == which else value for i, value in enumerate(values)]
 
-    def contract(self, left: SSAValue, right: SSAValue, over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
+    def contract(
+        self,
+        left: SSAValue,
+        right: SSAValue,
+        over: Iterable[str],
+        axes: Mapping[str, int],
+        cancelled: SSAValue | None = None,
+    ) -> SSAValue:
         """A product with these axes, accumulated in f32: as the formats are where both are one of 16 bits, else of f32
-        (`as tf32` unless it is to be exact). A product by one column multiplies and adds up, for which f32 does."""
+        (`as tf32` unless it is to be exact). A product by one column multiplies and adds up, for which f32 does.
+        `cancelled` is the factor whose products a later sum may cancel, as far as they are rounded alike."""
         type = array_type(f32, axes)
         formats = format_of(left.type), format_of(right.type)
         if formats[0] == formats[1] and str(formats[0]) in SIXTEEN_BIT:
             return self.add(ContractOp(left, right, over, type, f32))
         if {*axes_of(right.type)} <= {*axes_of(left.type)}:
             return self.add(ReduceOp("add", self.scaled(left, Leaf(right)), over, type))
+        if cancelled is not None and self.parts > 1 and not self.exact and not isinstance(cancelled.owner, CastOp):
+            return self._in_parts(left, right, tuple(over), type, cancelled)
         left, right = self.cast(left, f32), self.cast(right, f32)
         return self.add(ContractOp(left, right, over, type, f32, multiply=None if self.exact else "tf32"))
 
+    def _in_parts(
+        self, left: SSAValue, right: SSAValue, over: tuple[str, ...], type: Attribute, cancelled: SSAValue
+    ) -> SSAValue:
+        """A factor as `high + low`: bf16 has 8 bits of it, with the exponents of f32, and tf32 11 of what is left."""
+        high = self.cast(self.cast(cancelled, bf16), f32)
+        low = self.add(build_map(difference(Leaf(cancelled), Leaf(high)), cancelled.type), "low")
+        left, right = (each if each is cancelled else self.cast(each, f32) for each in (left, right))
+        of_high, of_low = (
+            self.add(ContractOp(*_with(left, right, cancelled, part), over, type, f32, multiply="tf32"), hint)
+            for part, hint in ((high, "of_high"), (low, "of_low"))
+        )
+        return self.add(build_map(total(Leaf(of_high), Leaf(of_low)), type))
+
     def sum(self, values: Sequence[SSAValue], over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
-        """What the outer sum is, of something else than the inner product, perhaps times another factor."""
+        """What the outer sum is, of something else than the inner product, perhaps times another factor. The products
+        of the first may cancel later."""
         value, *others = values
         if others:
-            return self.contract(value, others[0], over, axes)
+            weighed = value if isinstance(value.owner, MapOp) and format_of(value.type) == f32 else None
+            return self.contract(value, others[0], over, axes, weighed)
         return self.add(ReduceOp("add", self.cast(value, f32), over, array_type(f32, axes)))
 
 
-def writer_of(chain: Chain | Prefix) -> Writer:
-    return Writer(chain.outer.location, is_exact(chain))
+def writer_of(chain: Chain | Prefix, parts: int) -> Writer:
+    return Writer(chain.outer.location, is_exact(chain), parts)
+
+
+def _with(left: SSAValue, right: SSAValue, old: SSAValue, new: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Two factors, one of them replaced."""
+    return (new, right) if left is old else (left, new)
 
 
 def is_exact(chain: Chain | Prefix) -> bool:

@@ -16,7 +16,7 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import erase_dead
 from treadle.passes.products import orders
 from treadle.passes.products.chains import Chain
-from treadle.passes.products.chunked import InCut, cut_of
+from treadle.passes.products.chunked import Cut, InCut, cut_of
 from treadle.passes.products.chunked_prefixes import PrefixChunking
 from treadle.passes.products.chunked_products import Chunking
 from treadle.passes.products.conditions import Order, order_of
@@ -71,35 +71,35 @@ def orders_of(sums: Sums) -> Orders | str:
     return tuple(found)
 
 
-def rewrite(found: Orders, lengths: Lengths, block: Block, sums: Sums) -> None:
+def rewrite(found: Orders, parts: int, lengths: Lengths, block: Block, sums: Sums) -> None:
     """Write sums in another order, or in chunks of a length, their states in chunks of the next, and so on."""
     if not lengths:
         for each in sums:
             assert isinstance(each, Chain)
-            orders.reorder(each)
+            orders.reorder(each, parts)
         return erase_dead(block)
     length, *rest = lengths
     for order in dict.fromkeys(found):
         taken = {axis for op in block.ops for value in (*op.operands, *op.results) for axis in axes_of(value.type)}
         own = [each for each, its in zip(sums, found, strict=True) if its == order]
-        before = _cut(order, length, block, own, taken)
+        before = _cut(cut_of(order, own[0], length, taken), parts, block, own)
         for counted in before if rest else ():
             if (states := sums_from(counted.owner)) and not isinstance(its := orders_of(states), str):
-                rewrite(its, tuple(rest), block, states)
+                rewrite(its, parts, tuple(rest), block, states)
     erase_dead(block)
 
 
-def _cut(order: Order, length: int, block: Block, own: Sequence[Chain | Prefix], taken: set[str]) -> list[SSAValue]:
+def _cut(cut: Cut, parts: int, block: Block, own: Sequence[Chain | Prefix]) -> list[SSAValue]:
     """Write sums in chunks; what counts of the states of these, for each of them."""
-    cut, outers = cut_of(order, own[0], length, taken), [each.outer for each in own]
+    outers = [each.outer for each in own]
     chunking: InCut[Chain] | InCut[Prefix]
     if isinstance(own[0], Chain):
-        chunking = Chunking(cut)
+        chunking = Chunking(cut, parts)
         for each in own:
             assert isinstance(each, Chain)
             chunking.sum(each)
     else:
-        chunking = PrefixChunking(cut)
+        chunking = PrefixChunking(cut, parts)
         for each in own:
             assert isinstance(each, Prefix)
             chunking.sum(each)
@@ -107,7 +107,7 @@ def _cut(order: Order, length: int, block: Block, own: Sequence[Chain | Prefix],
     return chunking.before
 
 
-def by_estimate(trials: Trials, found: Orders, given: Lengths, asked: bool) -> tuple[Lengths, str] | str:
+def by_estimate(trials: Trials, found: Orders, given: Lengths, parts: int, asked: bool) -> tuple[Lengths, str] | str:
     """How long chunks are, and why; or why the program stays as it is."""
     lengths = [()] if not found else [given] if given else [(each,) for each in _tried(trials)]
     if asked and len(lengths) == 1:
@@ -119,7 +119,7 @@ def by_estimate(trials: Trials, found: Orders, given: Lengths, asked: bool) -> t
     sizes = {axis: stated[axis] for axis in trials.symbolic()}
     if not asked and (reason := _why_no_less(trials, found, sizes)) is not None:
         return reason
-    best, chosen = _fastest(trials, found, lengths, sizes)
+    best, chosen = _fastest(trials, found, parts, lengths, sizes)
     said = f"estimated {_in_us(best)}"
     if asked:
         return chosen, said
@@ -128,7 +128,9 @@ def by_estimate(trials: Trials, found: Orders, given: Lengths, asked: bool) -> t
     if best > WORTH * whole:
         return f"another order must save a tenth; {compared}"
     longer = {axis: max(size, LONG) for axis, size in sizes.items()}
-    if longer != sizes and trials.time(longer, partial(rewrite, found, chosen)) > NO_SLOWER * trials.time(longer):
+    if longer != sizes and trials.time(longer, partial(rewrite, found, parts, chosen)) > NO_SLOWER * trials.time(
+        longer
+    ):
         return f"it must be no slower where axes are long; {compared}"
     return chosen, compared
 
@@ -138,22 +140,22 @@ def _tried(trials: Trials) -> Sequence[int]:
 
 
 def _fastest(
-    trials: Trials, found: Orders, lengths: Sequence[Lengths], sizes: Mapping[str, int]
+    trials: Trials, found: Orders, parts: int, lengths: Sequence[Lengths], sizes: Mapping[str, int]
 ) -> tuple[float, Lengths]:
     """The best lengths of chunks, and the time that they take."""
-    timed = {each: trials.time(sizes, partial(rewrite, found, each)) for each in lengths}
+    timed = {each: trials.time(sizes, partial(rewrite, found, parts, each)) for each in lengths}
     best = min(timed, key=lambda each: timed[each])
     if not found or len(lengths) == 1:
         return timed[best], best
     while best == max(timed):
         longer = (2 * best[0],)
-        timed[longer] = trials.time(sizes, partial(rewrite, found, longer))
+        timed[longer] = trials.time(sizes, partial(rewrite, found, parts, longer))
         best = min(timed, key=lambda each: timed[each])
-    return _deeper(trials, found, timed, sizes)
+    return _deeper(trials, found, parts, timed, sizes)
 
 
 def _deeper(
-    trials: Trials, found: Orders, timed: dict[Lengths, float], sizes: Mapping[str, int]
+    trials: Trials, found: Orders, parts: int, timed: dict[Lengths, float], sizes: Mapping[str, int]
 ) -> tuple[float, Lengths]:
     """The same where chunks are in chunks themselves, as long as that takes less time."""
     best = min(timed, key=lambda each: timed[each])
@@ -161,9 +163,9 @@ def _deeper(
         return timed[best], best
     *first, last = best
     tried = [(*first, length, deeper) for length in (last, last // 2, last // 4) for deeper in OF_CHUNKS]
-    timed |= {each: trials.time(sizes, partial(rewrite, found, each)) for each in tried}
+    timed |= {each: trials.time(sizes, partial(rewrite, found, parts, each)) for each in tried}
     deeper = min(timed, key=lambda each: timed[each])
-    return (timed[best], best) if deeper == best else _deeper(trials, found, timed, sizes)
+    return (timed[best], best) if deeper == best else _deeper(trials, found, parts, timed, sizes)
 
 
 def _takes_long(trials: Trials, found: Orders, lengths: Lengths, sizes: Mapping[str, int]) -> bool:
