@@ -53,16 +53,6 @@ def _asked(body: Body, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     return to_copy(body, tensor, dtype) if dtype in FORMATS else tensor
 
 
-@typed(aten.cumsum.default)
-def cumsum(body: Body, tensor: Tensor, dim: int, dtype: Any = None, *, made: torch.dtype) -> Tensor:
-    if not made.is_floating_point:
-        raise Unsupported("cumulative sums of integers, which may need 64 bits")
-    if len(tensor.along(dim)) > 1:
-        raise Unsupported("a cumulative sum along a dimension that is several axes")
-    wide = converted(body, _asked(body, tensor, dtype), torch.float32)
-    return body.along(wide, dim, lambda array, over: array.cumsum(over[0]) if over else array)
-
-
 @typed(aten.prod.default)
 def product_of_all(body: Body, tensor: Tensor, dtype: Any = None, *, made: torch.dtype) -> Tensor:
     return _product(body, tensor, None, False, dtype, made)
