@@ -55,6 +55,8 @@ class Event:
     turn: int
     group: int = 0
     """Of the consumer warpgroups."""
+    filled: tuple[int, ...] = ()
+    """The stages that lanes have copied to before they arrive."""
 
     @property
     def stage(self) -> tuple[SSAValue, int]:
@@ -139,9 +141,19 @@ class _Check:
         """What a role does to rings and to the turns of warpgroups, in order."""
         for op in executed:
             if isinstance(op, ON_RING):
-                yield Event(op, op.ring, known[op.turn], group)
+                filled = tuple(_filled(op, known)) if isinstance(op, cuda.ArriveOp) else ()
+                yield Event(op, op.ring, known[op.turn], group, filled)
             elif isinstance(op, cuda.ORDERING):
                 yield Handing(op, group, self.groups)
+
+
+def _filled(op: cuda.ArriveOp, known: Mapping[SSAValue, int]) -> Iterator[int]:
+    """The stages that the copies right before an arrival go to."""
+    copy = op.prev_op
+    while isinstance(copy, cuda.CopyOp):
+        if isinstance(stage := copy.tile.owner, cuda.StageOp):
+            yield known[stage.index]
+        copy = copy.prev_op
 
 
 def _noted(executed: Iterator[Operation], done: list[Operation]) -> Iterator[Operation]:
@@ -228,6 +240,8 @@ class _Run:
             case cuda.ArriveOp():
                 if turn not in self.acquired:
                     self.problems.append(f"{event} without 'cuda.acquire'")
+                if any(filled != stage[1] for filled in event.filled):
+                    self.problems.append(f"{event} follows copies to another stage")
                 self.full[stage] = self.full.get(stage, 0) + 1
             case _:
                 if (*turn, event.group) not in self.awaited:

@@ -89,7 +89,10 @@ class WarpSpecializationPass(ModulePass):
         for name, found in made.items():
             if isinstance(found, Specialised):
                 Rewriter.insert_op(found.kernel, InsertPoint.before(kernels[name]))
-                stand_beside(kernels[name])
+                if found.maps:
+                    stand_beside(kernels[name])
+                else:  # whose copies take any array
+                    Rewriter.erase_op(kernels[name])
 
 
 def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
@@ -108,10 +111,12 @@ def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
 def _step(name: str, found: Specialised | Reason) -> StepAttr:
     if isinstance(found, Reason):
         return StepAttr("decline warp-specialization", f"@{name}", found.law, found.fact)
-    reason = (
-        f"{found.summary}; where an array has an address or a stride that is no multiple of 16 bytes, @{name} runs "
-        "instead, and copies by cp.async"
-    )
+    reason = found.summary
+    if found.maps:
+        reason += (
+            f"; where an array has an address or a stride that is no multiple of 16 bytes, @{name} runs instead, and "
+            "copies by cp.async"
+        )
     return StepAttr(
         "warp-specialization", f"@{name}", "a ring for each tile keeps the order of copies and uses", reason
     )
@@ -120,6 +125,8 @@ def _step(name: str, found: Specialised | Reason) -> StepAttr:
 def _launch_either(launch: cuda.LaunchOp, found: Specialised) -> None:
     """Launch the kernel with roles if its arrays have tensor maps, else the one without."""
     arguments = list(launch.arguments)
+    if not found.maps:
+        return Rewriter.replace_op(launch, list(_launch_with_maps(launch, found, arguments)), [])
     buffers = list(dict.fromkeys(arguments[i] for i, _ in found.maps))
     mappable = cuda.MappableOp(buffers, dict(type.multiple for _, type in found.maps if type.multiple is not None))
     mappable.result.name_hint = "mappable"

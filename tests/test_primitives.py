@@ -200,6 +200,8 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
         "reinterpret_cast<V*>(h2)[t] = load_cluster(reinterpret_cast<const V*>(s) + t, 1);"
         "reinterpret_cast<Vec<float, 2>*>(f2)[t] = load_cluster(reinterpret_cast<const Vec<float, 2>*>(s) + t, 1);"
     ),
+    "in_boxes_down": "f2[t] = s[in_boxes_down<64, 80, 2, 16>(t / 8, t % 8 * 8, 32, 64)];",
+    "unroll_by": "unroll_by(sizeof(float)) for (int i = 0; i < 8; ++i) f2[t + i] = f[t];",
     "in_boxes": "f2[t] = s[in_boxes<64, 8, 2>(t / 64, t % 64)] + s[in_boxes<16, 4, 2>(t, 8)];",
     "tensor_store": (
         "tensor_store(map, s, {t, 1}); tensor_store(map, s, {t, 1, 2}); tensor_store(map, s, {t, 1, 2, 3});"
@@ -304,7 +306,8 @@ def test_a_primitive_names_all_that_it_needs(name: str) -> None:
     for other in ("shared_address", "as_register", "as_tf32", "same_bits", "Word", *primitive_names()):
         if re.search(rf"(?<!::)\b{other}[<(]", text):
             assert re.search(
-                rf"(?:__forceinline__|constexpr) [\w*<>, ]+ {other}\(|(?:using|struct) {other} [={{]", text
+                rf"(?:__forceinline__|constexpr) [\w*<>, ]+ {other}\(|(?:using|struct) {other} [={{]|define {other}\(",
+                text,
             ), other
 
 

@@ -51,6 +51,10 @@ def test_a_producer_is_one_thread() -> None:
         ("SHF.R.U32.HI R2, RZ, 0x5, R13", "SHF.R.U32.HI R2, RZ, 0x7, R13", (0,)),
         ("LDG.E R2, [R4.64]", "SHF.R.U32.HI R2, RZ, 0x7, R13", (0,)),
         ("LDS.128 R12, [R4]", "NOP", (0,)),
+        ("VOTEU.ALL UP1, P0\n@UP1 EXIT", "@P0 EXIT", (0,)),
+        ("VOTEU.ALL UP0, P0\nVOTEU.ALL UP1, P0\n@UP1 EXIT", "@P0 EXIT", (0,)),
+        ("VOTEU.ANY UP1, P0\n@UP1 EXIT", "@P0 EXIT", (0, 1, 2, 3)),
+        ("ISETP.NE.AND P0, PT, R40, RZ, PT\nVOTEU.ALL UP1, P0\n@UP1 EXIT", "@P0 EXIT", (0, 1, 2, 3)),
     ],
 )
 def test_what_decides(instead: str, of: str, warps: tuple[int, ...]) -> None:

@@ -21,7 +21,7 @@ from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
-from treadle.dialects.diagram.padding import padded_read, padding_of, scattered_read
+from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
 from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS, most_columns
@@ -65,12 +65,19 @@ def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
     array = operand.owner.source if isinstance(operand.owner, LoadOp) else operand
     given = given_for(array)
     if given is not None and padding_of(given):
-        placed = scattered_read(given) or padded_read(given)
-        if placed is None or not _has_runs(placed.forms, op, operand):
-            return False  # no tensor map has it
+        placed = scattered_read(given)
+        if placed is not None and not _has_rows(placed.forms, operand):
+            return False  # neither tensor copies nor lanes bring it
     if isinstance(operand.owner, Operation) and not isinstance(operand.owner, LoadOp):
         return left_operand(op, row) is operand and stays_in_registers(op, operand, row)
     return all(isinstance(use.operation, ContractOp) for use in operand.uses)
+
+
+def _has_rows(forms: Sequence[Linear], operand: SSAValue) -> bool:
+    """Whether the elements of rows that lie where data say are neighbours in the array."""
+    *_, columns = axes_of(operand.type)
+    *outer, last = forms
+    return last == Linear({columns: 1}) and columns not in axes_of_forms(outer)
 
 
 def _has_runs(forms: Sequence[Linear], op: ContractOp, operand: SSAValue) -> bool:

@@ -17,7 +17,7 @@ from treadle.compiler.layouts.vectors import MOST_BYTES, widest_copy, widest_fra
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess, is_extent
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
-from treadle.dialects.cuda.tiles import format_bytes, is_line, layout_of, rows_of
+from treadle.dialects.cuda.tiles import extents_of, format_bytes, is_boxed, is_line, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.place import axes_of_forms
@@ -37,7 +37,7 @@ def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
         return 1
     most = widest_in_memory([shape_of(type)[-1]], bytes, most_bytes)
     if isinstance(op, cuda.CopyOp):
-        shape = rows_of(type).shape
+        shape = extents_of(type)
         return min(most, widest_copy(shape)) if shape[-1] != 1 else 1
     return min(most, widest_fragment(fragment(layout_of(type)), axes[-1]))
 
@@ -54,7 +54,7 @@ def span_of_rows(op: cuda.CopyOp, threads: int) -> int | None:
     go down; None if it goes in the order of the tile."""
     if not has_rows(op) or is_one_request(op.tile.type):
         return None
-    extents = zip(axes_of(op.tile.type), rows_of(op.tile.type).shape, strict=True)
+    extents = zip(axes_of(op.tile.type), extents_of(op.tile.type), strict=True)
     wide = {axis: extent for axis, extent in extents if extent != 1}
     return line_span(wide, max(op.width_list, default=1), threads, format_bytes(op.buffer_type))
 
@@ -91,7 +91,7 @@ def access_of(op: GlobalAccess, threads: int, aligned: int) -> Access:
     type, width = op.piece_type, width_at(op, aligned)
     if isinstance(op, cuda.CopyOp) or op.is_staged(aligned):
         tile = dealt_tile(op)
-        extents = dict(zip(axes_of(tile), rows_of(tile).shape, strict=True))
+        extents = dict(zip(axes_of(tile), extents_of(tile), strict=True))
         return copy_access(extents, width, threads, format_bytes(op.buffer_type))
     axes = axes_of(type)
     layout: LayoutAttr = _in_all_warps(layout_of(type), threads)
@@ -140,16 +140,17 @@ def is_dealt_by_sectors(op: GlobalAccess, aligned: int) -> bool:
         op.place is not None
         or not (isinstance(op, cuda.CopyOp) or op.is_staged(aligned))
         or is_one_request(tile := dealt_tile(op))
+        or is_boxed(tile)
     ):
         return False
-    extents = rows_of(tile).shape
+    extents = extents_of(tile)
     whole = bool(extents) and extents[-1] != 1 and extents[-1] * format_bytes(op.buffer_type) % SECTOR_BYTES == 0
     return aligned < SECTOR_BYTES or not (whole and op.has_widest_vectors)
 
 
 def is_one_request(tile: Attribute) -> bool:
     """Whether one request moves a tile, even element by element: it asks for no sector twice, wherever rows begin."""
-    return prod(rows_of(tile).shape) <= LANES
+    return prod(extents_of(tile)) <= LANES
 
 
 def dealt_tile(op: GlobalAccess) -> Attribute:
@@ -159,7 +160,7 @@ def dealt_tile(op: GlobalAccess) -> Attribute:
 
 def dealt_axes(tile: Attribute) -> list[str]:
     """The axes along which a tile has several elements, those that only pad it included; rows and columns last."""
-    return [axis for axis, extent in zip(axes_of(tile), rows_of(tile).shape, strict=True) if extent != 1]
+    return [axis for axis, extent in zip(axes_of(tile), extents_of(tile), strict=True) if extent != 1]
 
 
 def of_whole_sectors(layout: LayoutAttr, axis: str, element_bytes: int) -> LayoutAttr | None:

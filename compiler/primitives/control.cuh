@@ -62,6 +62,15 @@ __device__ __forceinline__ void copy_async_or_now(V* shared, const V* global, bo
   }
 }
 
+// primitive: unroll_by
+// So many turns of the loop behind it are one stretch of code; a number that the variant of a kernel knows.
+#ifndef TREADLE_EMULATOR
+#define AS_PRAGMA(text) _Pragma(#text)
+#define unroll_by(turns) AS_PRAGMA(unroll turns)
+#else
+#define unroll_by(turns)
+#endif
+
 // primitive: within
 // A number as one from 0 to `most`, however far outside it lies.
 __device__ __forceinline__ int within(int64_t number, int most) {

@@ -128,6 +128,18 @@ __device__ __forceinline__ int in_boxes(int row, int column) {
   return (at ^ (at >> 7 & (SPAN * BYTES / 16 - 1)) << 4) / BYTES;
 }
 
+// primitive: in_boxes_down; needs: in_boxes; from: sm_90
+// Where an element lies `down` rows, a multiple of STEP, below another, and `along` columns, a multiple of SPAN, behind
+// it: whole periods of the swizzle, and boxes, only add.
+template <int SPAN, int ROWS, int BYTES, int STEP>
+__device__ __forceinline__ int in_boxes_down(int row, int column, int down, int along) {
+  if constexpr (STEP % 8 == 0 && ROWS % 8 == 0) {
+    return in_boxes<SPAN, ROWS, BYTES>(row, column) + down * SPAN + along * ROWS;
+  } else {
+    return in_boxes<SPAN, ROWS, BYTES>(row + down, column + along);
+  }
+}
+
 // primitive: tensor_store; needs: tensor_map, shared_address; from: sm_90
 // Starts to copy a box from shared memory to these coordinates, innermost first; what lies outside of the tensor
 // is not written. One thread asks, closes its group and waits. PTX ISA 9.7.9.27.1.2, cp.async.bulk.tensor.

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.copies import line_span
 from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request, span_of_rows
+from treadle.compiler.printer.boxed_copies import BoxedCopyPrinter
 from treadle.compiler.printer.dealt import DealtPrinter
 from treadle.compiler.printer.indices import (
     Loop,
@@ -36,7 +37,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.staging import EVERYWHERE
-from treadle.dialects.cuda.tiles import layout_of, rows_of
+from treadle.dialects.cuda.tiles import extents_of, is_boxed, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 from treadle.dialects.diagram.condition import Entry
 from treadle.dialects.diagram.formats import FORMAT_BYTES
@@ -65,6 +66,7 @@ class AccessPrinter:
     def __init__(self, kernel: KernelWriter):
         self.kernel = kernel
         self.dealt = DealtPrinter(kernel, self)
+        self.boxed = BoxedCopyPrinter(kernel, self)
         self.staged = StagedPrinter(kernel, self)
         self.fixed: dict[Entry, str] = {}
         """The names of the entries of what is copied, where it has one of each."""
@@ -82,6 +84,8 @@ class AccessPrinter:
 
     def move(self, op: cuda.CopyOp, below: int = EVERYWHERE) -> None:
         """A copy whose width is in scope, in variants for rows aligned to fewer than so many bytes."""
+        if is_boxed(op.tile.type):
+            return self.boxed.copy(op, self._fixed)
         if op.place is not None:
             return self._gather(op)
         if is_one_request(op.tile.type) or op.divisors:
@@ -116,7 +120,7 @@ class AccessPrinter:
         if asked & {axis for axis, _ in _wide(op)}:
             return {}
         found = Scattered(self.kernel, self, op, {})
-        for statement in found.find(self._tests(op, {}, asked)):
+        for statement in found.find(self.tests(op, {}, asked)):
             self.kernel.text.line(statement)
         return found.names
 
@@ -133,9 +137,9 @@ class AccessPrinter:
             here = {row: f"{indices[row]} + {down}", column: indices[column]}
             known = Rows(row, indices[row], down, kernel.threads * max(op.width_list) // span)
             found = Scattered(kernel, self, op, dict(here), known, names=dict(self.fixed))
-            for statement in found.find(self._tests(op, here, asked)):
+            for statement in found.find(self.tests(op, here, asked)):
                 text.line(statement)
-            tests = [*found.tests, *self._tests(op, here, axes - asked - {column})]
+            tests = [*found.tests, *self.tests(op, here, axes - asked - {column})]
             pointer, there = kernel.names.fresh("there"), kernel.names.fresh("is_there")
             text.line(f"{_pointer(op)} const {pointer} = {found.where(together=True)};")
             text.line(f"const bool {there} = {' && '.join(tests) or 'true'};")
@@ -145,16 +149,16 @@ class AccessPrinter:
                 near, far = f"{near} + {along}", f"{pointer} + {along}"
                 text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
                 text.depth += 1
-            valid = " && ".join([there, *self._tests(op, here, {column})])
+            valid = " && ".join([there, *self.tests(op, here, {column})])
             self._move_vector(op, f"{kernel.call('vec')}<width>({far})", near, valid)
             text.depth -= 1 if span < length else 0
 
-    def _tests(self, op: GlobalAccess, indices: Mapping[str, str], axes: Container[str]) -> list[str]:
+    def tests(self, op: GlobalAccess, indices: Mapping[str, str], axes: Container[str]) -> list[str]:
         """The tests that an element is in the tile and within bounds, along some axes."""
         type = op.piece_type
         names = axes_of(type)
         is_tile = isinstance(op, cuda.CopyOp)
-        extents = rows_of(type).shape if is_tile else [layout_of(type).extent(axis) for axis in names]
+        extents = extents_of(type) if is_tile else [layout_of(type).extent(axis) for axis in names]
         kept = [number for number, axis in enumerate(names) if axis in axes]
         shape, reached = ([each[number] for number in kept] for each in (shape_of(type), extents))
         tests = _inside([names[number] for number in kept], shape, reached, indices)
@@ -176,7 +180,7 @@ class AccessPrinter:
     def _span(self, op: cuda.CopyOp) -> int | None:
         """Neighbours that neighbouring threads take before they go down, of a copy of whole sectors; None if it goes
         in the order of the tile."""
-        if self._is_dealt(op) or is_one_request(op.tile.type) or op.divisors:
+        if self._is_dealt(op) or is_one_request(op.tile.type) or op.divisors or is_boxed(op.tile.type):
             return None
         bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
         return line_span(dict(_wide(op)), max(op.width_list, default=1), self.kernel.threads, bytes)
@@ -260,9 +264,9 @@ class AccessPrinter:
         kernel, axes = self.kernel, axes_of(op.tile.type)
         asked = axes_asked(op)
         found = Scattered(kernel, self, op, indices, names=dict(self.fixed))
-        for statement in found.find(self._tests(op, indices, asked)):
+        for statement in found.find(self.tests(op, indices, asked)):
             kernel.text.line(statement)
-        tests = [*found.tests, *self._tests(op, indices, {*axes} - asked)]
+        tests = [*found.tests, *self.tests(op, indices, {*axes} - asked)]
         far = f"{kernel.call('vec')}<width>({found.where(together=False)})"
         offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes])
         self._move_vector(op, far, offset, " && ".join(tests) or None)
@@ -367,8 +371,8 @@ class AccessPrinter:
         """Each thread what it holds of what is scattered; of entries that it asks for twice the compiler makes one."""
         kernel, asked = self.kernel, axes_asked(op)
         found = Scattered(kernel, self, op, indices)
-        statements, pointer = found.find(self._tests(op, indices, asked)), found.where(together=False)
-        tests = [*found.tests, *self._tests(op, indices, {*axes_of(op.piece_type)} - asked)]
+        statements, pointer = found.find(self.tests(op, indices, asked)), found.where(together=False)
+        tests = [*found.tests, *self.tests(op, indices, {*axes_of(op.piece_type)} - asked)]
         value = self._load_global(f"{kernel.call('vec')}<width>({pointer})", " && ".join(tests) or None)
         self._vector_nest(loops, step, [*statements, f"{kernel.call('unpack')}({fragment}, {value});"])
 
@@ -569,7 +573,7 @@ def _inside(axes: Sequence[str], sizes: Sequence[int], extents: Sequence[int], i
 
 def _wide(op: cuda.CopyOp) -> list[tuple[str, int]]:
     """Axes along which the tile has more than one element, with its extents."""
-    extents = rows_of(op.tile.type).shape
+    extents = extents_of(op.tile.type)
     return [(axis, extent) for axis, extent in zip(axes_of(op.tile.type), extents, strict=True) if extent != 1]
 
 

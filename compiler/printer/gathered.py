@@ -57,10 +57,20 @@ class GatherPrinter:
                 self._copies(op, run, barrier)
 
     def _where(self, op: cuda.TensorGatherOp) -> str:
-        """The lanes that copy, each a run."""
+        """The lanes that copy, each a run: of the first warp."""
         if op.runs > 1:
-            return "" if op.runs == LANES else f"if (lane < {op.runs})"
-        return "if (lane == 0)" if is_warp(self.writer.roles) else ""
+            return f"if ({self._own(op.runs)[0]})" if self._own(op.runs) else ""
+        return f"if ({self._lane} == 0)" if is_warp(self.writer.roles) else ""
+
+    @property
+    def _lane(self) -> str:
+        """What tells the lanes of the first warp apart, and from others."""
+        roles = self.writer.roles
+        return "lane" if roles is None or roles.copying_warps == 1 else "thread"
+
+    def _own(self, runs: int) -> list[str]:
+        """The test that a lane has one of the runs, if not all have."""
+        return [f"{self._lane} < {runs}"] if runs < LANES or self._lane == "thread" else []
 
     def _is_known(self, op: cuda.TensorGatherOp) -> bool:
         """Whether what says where a copy lies stands before."""
@@ -73,7 +83,7 @@ class GatherPrinter:
         if op.runs == 1:
             own, first, place = [], "0", Scattered(writer, self, op, {}, mapped=True)
         else:
-            own, first = [f"lane < {op.runs}"] if op.runs < LANES else [], writer.names.fresh(f"{row}_i")
+            own, first = self._own(op.runs), writer.names.fresh(f"{row}_i")
             writer.text.line(f"const int {first} = {scaled('lane', op.rows)};")
             place = Scattered(writer, self, op, {row: first}, Rows(row, "0", first, op.rows), mapped=True)
         for statement in place.find([*own, *self._tests(op, first)]):

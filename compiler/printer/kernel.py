@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.printer import arithmetic, elementwise
 from treadle.compiler.printer.accesses import AccessPrinter
+from treadle.compiler.printer.boxed_copies import wait_within
 from treadle.compiler.printer.control_flow import print_branch, print_loop, print_yield
 from treadle.compiler.printer.exchanges import print_exchange
 from treadle.compiler.printer.finish import Finish, finishes_of
@@ -46,6 +47,7 @@ class KernelPrinter(KernelWriter):
         """Those of last axes, which are 1 in all variants but that for any strides."""
         self.accesses = AccessPrinter(self)
         self.warpgroups = WarpgroupPrinter(self)
+        self.accesses.boxed.wait = self.warpgroups.acquire
 
     # -- the function ------------------------------------------------------------------------------
 
@@ -243,6 +245,8 @@ class KernelPrinter(KernelWriter):
                 print_boxed_write(self, op)
             case cuda.WriteOp():
                 TilePrinter(self).write(op)
+            case cuda.AcquireOp() if isinstance(copy := op.next_op, cuda.CopyOp) and wait_within(copy) is op:
+                pass
             case cuda.CopyOp():
                 self.accesses.copy(op)
             case cuda.LoadOp():

@@ -23,7 +23,7 @@ from treadle.dialects.cuda.promoted import parts_of_product
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import shared_axis
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_shared, layout_of
+from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes, is_shared, layout_of
 from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
@@ -48,8 +48,8 @@ class WarpgroupPrinter:
         self.order = OrderPrinter(writer)
         self.gathers = GatherPrinter(writer)
         self.stages = Stages()
-        self.copies_by_lanes = False
-        """Whether a warp is the producer, not one thread."""
+        self.copying = 1
+        """Threads of the producer: one, or those of whole warps."""
 
     def print(self, op: Operation) -> bool:
         """Print an operation, if it is one of these."""
@@ -113,32 +113,40 @@ class WarpgroupPrinter:
         with writer.names.scope(), writer.text.block("if (warpgroup < 0)"):
             if given:
                 writer.text.line(f"{writer.call('registers_give')}<{given}>();")
-            self.copies_by_lanes = is_warp(op)
-            with writer.text.block(f"if (threadIdx.x < {LANES})" if self.copies_by_lanes else "if (threadIdx.x == 0)"):
+            self.copying = (LANES if is_warp(op) else 1) * op.copying_warps
+            if self.copying == WARPGROUP:
                 self.producer(op)
+            else:
+                with writer.text.block(f"if (threadIdx.x {f'< {self.copying}' if self.copying > 1 else '== 0'})"):
+                    self.producer(op)
         with writer.names.scope(), writer.text.block("else"):
             if taken:
                 writer.text.line(f"{writer.call('registers_take')}<{taken}>();")
             writer.block(op.consumers.block)
 
     def producer(self, op: cuda.RolesOp) -> None:
-        """One thread, or a warp whose lanes copy lines of words; tensor copies one of them starts."""
+        """One thread, or warps whose lanes copy elements and vectors; tensor copies one of them starts."""
         writer, threads, begin = self.writer, self.writer.threads, len(self.writer.text.lines)
-        if self.copies_by_lanes:
-            writer.text.line("const int thread = lane;  // of those that copy")
-            writer.threads = LANES
+        if self.copying > 1:
+            thread = "lane" if self.copying == LANES else "threadIdx.x"
+            writer.text.line(f"const int thread = {thread};  // of those that copy")
+            writer.threads = self.copying
         for arg in writer.kernel.body.block.args:
             if isinstance(arg.type, cuda.TensorMapType):
                 writer.text.line(f"{self._once}{writer.call('tensor_map_prefetch')}({writer.values[arg]});")
         writer.block(op.producer.block)
-        if self.copies_by_lanes and not any(THREAD.search(line) for line in writer.text.lines[begin + 1 :]):
+        if self.copying > 1 and not any(THREAD.search(line) for line in writer.text.lines[begin + 1 :]):
             del writer.text.lines[begin]  # where lanes bring boxes alone, which nvcc would complain of
         writer.threads = threads
 
     @property
     def _once(self) -> str:
         """What stands before a statement of the producer that one thread executes."""
-        return "if (lane == 0) " if self.copies_by_lanes else ""
+        if self.copying == 1:
+            return ""
+        if self.copying == LANES:
+            return "if (lane == 0) "
+        return "if (thread == 0) "
 
     def barrier(self) -> None:
         """All consumers meet."""
@@ -187,8 +195,13 @@ class WarpgroupPrinter:
         self.writer.text.line(f"{self._once}{arrive}(&{self.writer.values[op.ring]}[{stage}], {op.bytes.data});")
 
     def arrive(self, op: cuda.ArriveOp) -> None:
-        stage, _ = self._place(op.ring, op.turn)
-        self.writer.text.line(f"{self.writer.call('copy_async_arrive')}(&{self.writer.values[op.ring]}[{stage}]);")
+        writer, (stage, _) = self.writer, self._place(op.ring, op.turn)
+        barrier, copy = f"(&{writer.values[op.ring]}[{stage}]);", op.prev_op
+        behind = f"{writer.call('copy_async_arrive')}{barrier}"
+        if not isinstance(copy, cuda.CopyOp) or format_bytes(copy.tile.type) >= WORD:
+            return writer.text.line(behind)
+        writer.text.line(f"if constexpr (ALIGNED >= {WORD}) {behind}")
+        writer.text.line(f"else {writer.call('mbarrier_arrive')}{barrier}  // what is narrower was stored")
 
     def wait(self, op: cuda.AwaitOp) -> None:
         writer = self.writer
@@ -200,6 +213,8 @@ class WarpgroupPrinter:
             self.stages.note(op, name)
             stage = name
         writer.text.line(f"{writer.call('mbarrier_wait')}(&{writer.values[op.ring]}[{stage}], {use} % 2);")
+        if op.fenced is not None:
+            writer.text.line(f"{writer.call('fence_proxy_async')}();  // products may read what lanes have copied")
 
     def release(self, op: cuda.ReleaseOp) -> None:
         stage, _ = self._place(op.ring, op.turn)

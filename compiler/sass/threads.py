@@ -34,6 +34,8 @@ _WIDEST, _WIDE = ("LDSM",), ("CS2R", "DADD", "DMUL", "DFMA", "LEPC")
 """That write four registers, or two, and do not say so by their modifiers."""
 _OF_PREDICATES = ("PLOP3", "UPLOP3", "ISETP", "UISETP")
 """That write two predicates, and nothing else."""
+_VOTES = ("VOTE", "VOTEU")
+"""Whose last operand is a predicate that they read."""
 _FORGET_ALL = ("CALL", "RET", "R2P")
 _RELATIONS: Mapping[str, Callable[[Numbers, Numbers], Mask]] = {
     "NE": np.not_equal,
@@ -168,6 +170,8 @@ def _written(instruction: Instruction, state: _State) -> Collection[str]:
     end = registers[1] if len(registers) > 1 else len(results)
     if instruction.name in _OF_PREDICATES:
         end = 2
+    if instruction.name in _VOTES:  # a predicate, or a register and one; then what is voted on
+        end = 1 + bool(registers)
     found: list[str] = []
     for kind, number in (each.groups() for each in map(_REGISTER.fullmatch, results[:end]) if each):
         width = _width(instruction) if kind in ("R", "UR") else 1
@@ -283,6 +287,15 @@ def _of_predicates(instruction: Instruction, state: _State) -> dict[str, Numbers
     return {operands[0]: np.where(unknown, _UNKNOWN, int(operands[5], 0) >> place & 1)}
 
 
+def _voted(instruction: Instruction, state: _State) -> dict[str, Numbers]:
+    """`VOTEU.ALL UP0, P1`: whether P1 holds in all lanes of the warp, which all are here."""
+    if instruction.modifiers != ("ALL",) or len(instruction.operands) != 2:
+        return {}
+    lanes = _value(instruction.operands[1], state).reshape(-1, WARP)
+    every = np.where((lanes == 0).any(axis=1), 0, np.where((lanes == _UNKNOWN).any(axis=1), _UNKNOWN, 1))
+    return {instruction.operands[0]: np.repeat(every, WARP)}
+
+
 _MADE: Mapping[str, Callable[[Instruction, _State], dict[str, Numbers]]] = {
     "S2R": _thread_number,
     "SHF": _shifted,
@@ -299,5 +312,6 @@ _MADE: Mapping[str, Callable[[Instruction, _State], dict[str, Numbers]]] = {
     "UISETP": _compared,
     "PLOP3": _of_predicates,
     "UPLOP3": _of_predicates,
+    "VOTEU": _voted,
 }
 """Instructions that are followed: each names all that it writes, a register and up to two predicates."""

@@ -24,8 +24,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.clusters import cluster_around
+from treadle.dialects.cuda.kernel import KernelOp
 from treadle.dialects.cuda.layout import LANES
-from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.roles import WARPGROUP, roles_of
 from treadle.dialects.cuda.shared import SharedOp, place_tiles
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
@@ -82,8 +83,8 @@ class RingOp(IRDLOperation):
     `consumers 2 by warps`: the warps of a consumer read the tile into registers, and each gives it back for itself. A
     product of a warpgroup reads for all four, so that one arrival of theirs is enough.
 
-    `consumers 2 by warps filled by lanes`: the lanes of the producer's warp copy elements, and a full barrier waits for
-    an arrival of each, which follows its copies; no bytes are counted.
+    `consumers 2 filled by lanes`: the lanes of the producer's warps copy elements or vectors, and a full barrier waits
+    for an arrival of each, which follows its copies; no bytes are counted.
 
     With `blocks 2` after the consumers, the blocks of a cluster fill their stages together: the consumers of all of
     them release a stage of each, so that its empty barrier waits for the arrivals of all. With `blocks 2 step 2` in a
@@ -134,7 +135,13 @@ class RingOp(IRDLOperation):
     @property
     def filling(self) -> int:
         """Arrivals of which a full barrier waits for all."""
-        return 1 if self.by_lanes is None else LANES
+        return 1 if self.by_lanes is None else LANES * _copying_warps(self)
+
+    @property
+    def needs_fence(self) -> bool:
+        """Whether what fills it is written through the generic proxy, and read through the asynchronous one: by lanes,
+        and by products of warpgroups."""
+        return self.by_lanes is not None and self.by_warps is None
 
     @property
     def arrivals(self) -> int:
@@ -194,6 +201,13 @@ class RingOp(IRDLOperation):
         step = "" if self.step is None else f" step {self.step.data}"
         printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{warps}{lanes}{blocks}{step}")
         print_types(printer, self, (self.result.type,))
+
+
+def _copying_warps(op: IRDLOperation) -> int:
+    """Of the producer of the kernel around."""
+    kernel = op.parent_op()
+    roles = roles_of(kernel) if isinstance(kernel, KernelOp) else None
+    return 1 if roles is None else roles.copying_warps
 
 
 def _blocks(count: int, step: IntAttr | None) -> str:
@@ -258,9 +272,48 @@ class AcquireOp(_OnRing):
 
 @irdl_op_definition
 class AwaitOp(_OnRing):
-    """A consumer waits until the bytes of this turn have come (PTX ISA 9.7.13.15.16)."""
+    """A consumer waits until the bytes of this turn have come (PTX ISA 9.7.13.15.16).
+
+    `fenced`: what lanes have copied, which is written through the generic proxy, its products may then read, which do
+    so through the asynchronous one (8.6.1 and 9.7.13.4, fence.proxy.async). The thread that has waited knows the writes
+    of all lanes, whose copies arrive by themselves, so it is the one that fences. Tensor copies need no fence.
+
+    ```
+    cuda.await %A_ring[%turn] : !cuda.ring<3>
+    cuda.await %B_ring[%turn] fenced : !cuda.ring<3>
+    ```
+    """
 
     name = "cuda.await"
+
+    fenced = opt_prop_def(UnitAttr)
+
+    def __init__(self, ring: SSAValue, turn: SSAValue, fenced: bool = False):
+        super().__init__(ring, turn)
+        self.fenced = UnitAttr() if fenced else None
+
+    def verify_(self) -> None:
+        ring = self.ring.owner
+        if isinstance(ring, RingOp) and ring.needs_fence is not (self.fenced is not None):
+            what = "what lanes copy is" if ring.needs_fence else "only what lanes copy is"
+            raise VerifyException(f"{what} fenced before products of warpgroups read it")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        ring, turn = parse_element(parser)
+        fenced = parser.parse_optional_keyword("fenced") is not None
+        attributes = parse_attributes(parser)
+        ring = parser.resolve_operand(ring, parser.parse_type())
+        op = cls(ring, parser.resolve_operand(turn, IndexType()), fenced)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_element(printer, self.ring, self.turn)
+        if self.fenced is not None:
+            printer.print_string(" fenced")
+        print_types(printer, self, (self.ring.type,))
 
 
 @irdl_op_definition
@@ -273,9 +326,9 @@ class ReleaseOp(_OnRing):
 
 @irdl_op_definition
 class ArriveOp(_OnRing):
-    """Each lane of the producer's warp arrives once the elements have come that it has started to copy so far
+    """Each lane of the producer's warps arrives once the elements have come that it has started to copy so far
     (PTX ISA 9.7.13.15.14, cp.async.mbarrier.arrive.noinc), those that stand right before; of a ring that is filled by
-    lanes."""
+    lanes. Where rows are aligned to less than a copy moves, lanes have stored them, and just arrive (9.7.13.15.13)."""
 
     name = "cuda.arrive"
 

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
@@ -19,6 +20,7 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.kernel import KernelOp
+from treadle.dialects.cuda.layout import LANES
 
 WARPGROUP = 128
 """Threads of a warpgroup."""
@@ -30,8 +32,12 @@ class RolesOp(IRDLOperation):
     further warpgroups compute. `registers` are those that a thread of each role has after it has given or taken some
     (PTX ISA 9.7.19.5); with 0 and 0 none move. In `consumers`, warps and threads count from the first consumer's.
 
+    With `warps`, so many warps are the producer where its lanes copy elements or vectors themselves; tensor copies
+    their first thread starts, and those of runs of rows the lanes of the first warp.
+
     ```
     cuda.roles registers 24, 240 producer { ... } consumers 2 { ... }
+    cuda.roles registers 40, 232 producer warps 4 { ... } consumers 2 { ... }
     ```
     """
 
@@ -40,14 +46,18 @@ class RolesOp(IRDLOperation):
     producer_registers = prop_def(IntAttr)
     consumer_registers = prop_def(IntAttr)
     consumer_groups = prop_def(IntAttr)
+    producer_warps = opt_prop_def(IntAttr)
     producer = region_def("single_block")
     consumers = region_def("single_block")
 
     traits = traits_def(NoTerminator())
 
-    def __init__(self, registers: tuple[int, int], producer: Region, groups: int, consumers: Region):
+    def __init__(
+        self, registers: tuple[int, int], producer: Region, groups: int, consumers: Region, producer_warps: int = 1
+    ):
         super().__init__(
             properties={
+                "producer_warps": IntAttr(producer_warps) if producer_warps > 1 else None,
                 "producer_registers": IntAttr(registers[0]),
                 "consumer_registers": IntAttr(registers[1]),
                 "consumer_groups": IntAttr(groups),
@@ -60,6 +70,11 @@ class RolesOp(IRDLOperation):
         """Registers of a thread of the producer's warpgroup and of a consumer."""
         return self.producer_registers.data, self.consumer_registers.data
 
+    @property
+    def copying_warps(self) -> int:
+        """Warps whose lanes copy, if lanes do."""
+        return 1 if self.producer_warps is None else self.producer_warps.data
+
     def verify_(self) -> None:
         groups = self.consumer_groups.data
         kernel = self.parent_op()
@@ -70,6 +85,9 @@ class RolesOp(IRDLOperation):
                 f"a producer and {groups} consumers are {WARPGROUP * (1 + groups)} threads, "
                 f"the kernel has {kernel.threads.data}"
             )
+        if not 1 <= self.copying_warps <= WARPGROUP // LANES:
+            most = WARPGROUP // LANES
+            raise VerifyException(f"{self.copying_warps} warps of a producer: a warpgroup has 1 to {most}")
         if self.registers == (0, 0):
             return
         cap = register_cap(kernel.threads.data)
@@ -93,15 +111,17 @@ class RolesOp(IRDLOperation):
         parser.parse_punctuation(",")
         taken = parser.parse_integer()
         parser.parse_keyword("producer")
+        warps = parser.parse_integer() if parser.parse_optional_keyword("warps") is not None else 1
         producer = parser.parse_region([])  # with a block, even if it is empty
         parser.parse_keyword("consumers")
         groups = parser.parse_integer()
-        op = cls((given, taken), producer, groups, parser.parse_region([]))
+        op = cls((given, taken), producer, groups, parser.parse_region([]), warps)
         op.attributes |= parser.parse_optional_attr_dict()
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" registers {self.registers[0]}, {self.registers[1]} producer ")
+        warps = f" warps {self.copying_warps}" if self.copying_warps > 1 else ""
+        printer.print_string(f" registers {self.registers[0]}, {self.registers[1]} producer{warps} ")
         printer.print_region(self.producer, print_empty_block=False)
         printer.print_string(f" consumers {self.consumer_groups.data} ")
         printer.print_region(self.consumers, print_empty_block=False)
@@ -125,9 +145,11 @@ def roles_of(kernel: KernelOp) -> RolesOp | None:
 
 
 def threads_at(op: Operation, kernel: KernelOp) -> int:
-    """Threads that come to an operation of a kernel, outside of the producer's part: all of a block before its roles,
-    and then those of the consumers."""
+    """Threads that come to an operation of a kernel: all of a block before its roles, and then those of the consumers,
+    or of the producer's warps whose lanes copy."""
     roles = roles_of(kernel)
+    if roles is not None and roles.producer.block.is_ancestor(op):
+        return LANES * roles.copying_warps
     return kernel.threads.data if roles is None or not roles.is_ancestor(op) else working_threads(kernel)
 
 

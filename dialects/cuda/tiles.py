@@ -105,6 +105,11 @@ def _check_boxes(type: Attribute, what: str) -> None:
         )
 
 
+def extents_of(type: Attribute) -> tuple[int, ...]:
+    """The elements of a tile in shared memory along each axis, those that only pad it included."""
+    return boxes_of(type).shape if is_boxed(type) else rows_of(type).shape
+
+
 WORD = 4
 """Bytes of a number at least, for lanes to copy it by itself (PTX ISA 9.7.9.25.3.1, `cp.async`)."""
 

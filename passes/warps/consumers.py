@@ -57,7 +57,8 @@ class Consumers:
         turn = next((turn for other, turn in held.items() if turns.rings[other] is ring), None)
         if turn is None:
             turn = turns.turn(copy, target, mapping)
-            target.add_op(cuda.AwaitOp(ring, turn))
+            assert isinstance(ring.owner, cuda.RingOp)
+            target.add_op(cuda.AwaitOp(ring, turn, ring.owner.needs_fence))
         held[tile] = turn
         mapping[tile] = stage_of(turns, tile, turn, target, "now")
 

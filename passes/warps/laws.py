@@ -9,10 +9,11 @@ from math import prod
 from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
+from treadle.compiler.layouts.operations import has_rows
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
-from treadle.dialects.cuda.layout import is_interleaved, spelled
+from treadle.dialects.cuda.layout import Mode, is_interleaved, spelled
 from treadle.dialects.cuda.multiples import constant_of, is_multiple
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.runs import SWIZZLED_ROWS, rows_of_run
@@ -70,11 +71,10 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
     if not any(loop.is_ancestor(copy) for loop in loops for copy in copies):
         return Reason("a producer overlaps copies with computation", "no loop of the kernel copies tiles")
     for reason in (
-        *(_copy_problem(copy) for copy in copies),
+        *(_tile_problem(copy) for copy in copies),
+        *(why_not_by_lanes(copy) for copy in copies if is_by_lanes(copy.tile)),
         *(_product_problem(op) for op in kernel.walk() if isinstance(op, cuda.ProductOp)),
         *(_use_problem(tile) for tile in dict.fromkeys(copy.tile for copy in copies)),
-        *(_order_problem(copy) for copy in copies),
-        *(_stop_problem(copy) for copy in copies),
         _turns_problem(kernel, copies),
         _ends_problem(kernel, copies),
     ):
@@ -92,17 +92,14 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
     return None
 
 
-def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
-    if is_line(copy.tile.type):  # which its lanes copy
+def _tile_problem(copy: cuda.CopyOp) -> Reason | None:
+    """Why the tile of a copy cannot lie as products of warpgroups read it, however it comes."""
+    if is_line(copy.tile.type):
         return None
-    law = "a producer's copies are described by tensor maps"
+    law = "what a producer brings lies in boxes"
     name, type = f"%{copy.buffer.name_hint}", copy.tile.type
     sizes = sizes_of(type)
     wide = [axis for axis, size in sizes.items() if size != 1]
-    if copy.place is None and copy.inside is not None:
-        return Reason(law, f"{name} has zeros around it, at {copy.inside.text.data}: no map has the view in its bounds")
-    if not 2 <= (dimensions := len(axes_of(copy.buffer.type))) <= MOST_AXES:
-        return Reason(law, f"{name} has {dimensions} axes: a tensor map has 2 to {MOST_AXES}")
     if str(format_of(type)) not in PACKED:
         return Reason("warpgroups multiply values of 8 or 16 bits", f"{name} holds {format_of(type)}")
     if len(wide) != 2 or wide[-1] != axes_of(type)[-1]:
@@ -111,8 +108,58 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
         return Reason(law, f"the tile of {name} is padded, from {list(sizes.values())} to {list(rows_of(type).shape)}")
     if boxes_layout(tuple(sizes.values()), format_bytes(type)) is None:
         return Reason(law, f"rows of {format_bytes(type) * sizes[wide[-1]]} bytes of {name} are no multiple of 32")
-    if sizes[wide[0]] > MOST_ROWS:
-        return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {sizes[wide[0]]}")
+    orders = orders_of(copy.tile)
+    if len(orders) > 1:
+        law = "rows come in the order of the columns that a product makes of them"
+        return Reason(law, f"products want %{copy.tile.name_hint} in the orders {', '.join(map(spelled, orders))}")
+    return None
+
+
+def is_by_lanes(tile: SSAValue) -> bool:
+    """Whether the lanes of the producer copy a tile: a line of words, or one of whose copies some is no tensor copy."""
+    copies = (use.operation for use in tile.uses)
+    return is_line(tile.type) or any(
+        why_no_map(copy) is not None for copy in copies if isinstance(copy, cuda.CopyOp) and not copy.is_outward
+    )
+
+
+def why_not_by_lanes(copy: cuda.CopyOp) -> Reason | None:
+    """Why lanes do not copy a tile in boxes, beside the reason why no tensor copy brings it; None if they do."""
+    if is_line(copy.tile.type):
+        return None
+    beside = next(each for each in map(why_no_map, _copies_of(copy.tile)) if each is not None)
+    law, name = "lanes copy rows of neighbours, in their order", f"%{copy.buffer.name_hint}"
+    if copy.divisors:
+        return Reason(law, f"{name} is read at quotients; nor a tensor copy: {beside.fact}")
+    if copy.place is not None and not has_rows(copy):
+        return Reason(law, f"{name}, read at {copy.place.text.data}, has none; nor a tensor copy: {beside.fact}")
+    if any(orders_of(copy.tile)):
+        return Reason(law, f"products want {name} in another; nor a tensor copy: {beside.fact}")
+    return None
+
+
+def _copies_of(tile: SSAValue) -> list[cuda.CopyOp]:
+    copies = (use.operation for use in tile.uses)
+    return [copy for copy in copies if isinstance(copy, cuda.CopyOp) and not copy.is_outward]
+
+
+def why_no_map(copy: cuda.CopyOp) -> Reason | None:
+    """Why tensor copies do not bring the tile of a copy, which may lie in boxes; None if they do."""
+    if is_line(copy.tile.type) or _tile_problem(copy) is not None:  # which is a reason of its own
+        return None
+    return _map_problem(copy) or _order_problem(copy) or _stop_problem(copy)
+
+
+def _map_problem(copy: cuda.CopyOp) -> Reason | None:
+    law = "a producer's copies are described by tensor maps"
+    name, sizes = f"%{copy.buffer.name_hint}", sizes_of(copy.tile.type)
+    rows = next(size for size in sizes.values() if size != 1)
+    if copy.place is None and copy.inside is not None:
+        return Reason(law, f"{name} has zeros around it, at {copy.inside.text.data}: no map has the view in its bounds")
+    if not 2 <= (dimensions := len(axes_of(copy.buffer.type))) <= MOST_AXES:
+        return Reason(law, f"{name} has {dimensions} axes: a tensor map has 2 to {MOST_AXES}")
+    if rows > MOST_ROWS:
+        return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {rows}")
     return None if copy.place is None else _runs_problem(copy, copy.place)
 
 
@@ -148,9 +195,7 @@ def row_of(copy: cuda.CopyOp) -> cuda.TensorMapType:
 
 
 def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
-    if is_line(copy.tile.type) or not is_by_rows(copy):  # lanes bring zeros where a line ends
-        return None
-    if _copy_problem(copy) is not None:  # which is a reason of its own
+    if not is_by_rows(copy):
         return None
     behind = "before" if stop_of(copy) is None else "behind"
     law = f"what lies {behind} a position that data tells is zeros where it is multiplied"
@@ -225,7 +270,7 @@ def _product_problem(op: cuda.ProductOp) -> Reason | None:
     for tile in (left_of(op), op.rhs):
         if is_shared(tile.type) and not _is_copied(tile):
             fact = f"%{tile.name_hint} is written by the consumers"
-            return Reason("what warpgroups multiply comes by tensor copies", fact)
+            return Reason("what warpgroups multiply is brought by the producer", fact)
     problem = why_no_product(left_of(op).type, op.rhs.type, op.result.type, op.axis)
     return None if problem is None else Reason(law, f"over '{op.axis}': {problem}")
 
@@ -233,10 +278,7 @@ def _product_problem(op: cuda.ProductOp) -> Reason | None:
 def _order_problem(copy: cuda.CopyOp) -> Reason | None:
     """Rows in another order come by maps in which their axis is several dimensions."""
     tile, law = copy.tile, "rows come in the order of the columns that a product makes of them"
-    products = [use.operation for use in tile.uses if isinstance(use.operation, cuda.ProductOp)]
-    orders = {row_order(op.result.type) if op.rhs is tile else () for op in products}
-    if len(orders) > 1:
-        return Reason(law, f"products want %{tile.name_hint} in the orders {', '.join(map(spelled, orders))}")
+    orders = orders_of(tile)
     inner = cut(next(iter(orders), ()))
     if not inner:
         return None
@@ -250,6 +292,12 @@ def _order_problem(copy: cuda.CopyOp) -> Reason | None:
     if not is_multiple(offset, inner[0].stride):
         return Reason(law, f"pieces of %{copy.buffer.name_hint} may begin between multiples of {inner[0].stride}")
     return None
+
+
+def orders_of(tile: SSAValue) -> set[tuple[Mode, ...]]:
+    """In which orders products want the rows of a tile."""
+    products = [use.operation for use in tile.uses if isinstance(use.operation, cuda.ProductOp)]
+    return {row_order(op.result.type) if op.rhs is tile else () for op in products}
 
 
 def left_of(op: cuda.ProductOp) -> SSAValue:
@@ -311,7 +359,7 @@ def ends_of(copies: Sequence[cuda.CopyOp]) -> list[SSAValue]:
     places = dict.fromkeys(copy.parent_op() for copy in copies)
     counts = [(place, 3 if isinstance(place, scf.ForOp) else 1) for place in places]
     ends = [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
-    by_lanes = [copy for copy in copies if is_line(copy.tile.type) or copy.place is not None]
+    by_lanes = [copy for copy in copies if copy.place is not None or is_by_lanes(copy.tile)]
     ends += [end for copy in by_lanes for end in (*copy.limits, *copy.begins, *copy.lengths)]
     others = [copy for copy in copies if copy not in by_lanes]
     return ends + [end for copy in others for end in (begin_of(copy), stop_of(copy)) if end is not None]

@@ -1,5 +1,5 @@
-"""The body of the producer: the copies, and the loops and branches around them. A thread starts tensor copies; lines of
-words the lanes of its warp copy, each its elements, which need no more alignment than that of an element."""
+"""The body of the producer: the copies, and the loops and branches around them. A thread starts tensor copies; what
+these do not bring, and lines of words, the lanes of its warps copy, with no more alignment than that of an element."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
-from treadle.dialects.cuda.tiles import is_line
-from treadle.passes.warps.laws import begin_of, inward_copies, is_inward, stop_of
+from treadle.passes.warps.laws import begin_of, inward_copies, is_by_lanes, is_inward, stop_of
 from treadle.passes.warps.tiles import Turns, stage_of
 
 
@@ -25,8 +24,8 @@ class Producer:
     def fill(self, source: Block, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
         for op in source.ops:
             match op:
-                case cuda.CopyOp() if not op.is_outward and is_line(op.tile.type):
-                    self._copy_lines(op, target, mapping)
+                case cuda.CopyOp() if not op.is_outward and is_by_lanes(op.tile):
+                    self._copy_by_lanes(op, target, mapping)
                 case cuda.CopyOp() if not op.is_outward:
                     self._copy(op, target, mapping)
                 case scf.ForOp() if self._copies(op):
@@ -76,7 +75,7 @@ class Producer:
         gather.location = op.location
         target.add_ops([cuda.AcquireOp(ring, turn), cuda.ExpectOp(ring, turn, gather.bytes), gather])
 
-    def _copy_lines(self, op: cuda.CopyOp, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
+    def _copy_by_lanes(self, op: cuda.CopyOp, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
         """With the first of those that have a ring together, all of them: of this block, not of loops in it."""
         turns, ring = self.turns, self.turns.rings[op.tile]
         assert op.parent is not None

@@ -12,6 +12,7 @@ from xdsl.rewriter import Rewriter
 
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import rows_types
@@ -26,13 +27,18 @@ from treadle.passes.warps.laws import (
     constant_of,
     ends_of,
     inward_copies,
+    is_by_lanes,
     is_by_rows,
     reads_of,
     row_of,
     run_of,
+    why_no_map,
 )
 from treadle.passes.warps.producer import Producer
 from treadle.passes.warps.tiles import boxed_type, brought_type, filled_together, plain, stages_for
+
+PRODUCER_WARPS = WARPGROUP // LANES
+"""Warps of a producer whose lanes copy tiles: all of the warpgroup that it has anyway, one on each part of an SM."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,8 @@ class Builder:
         is_busy = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed) or any(
             copy.place is not None for copy in inward_copies(self.kernel)
         )
+        copying = PRODUCER_WARPS if any(is_by_lanes(tile) and not is_line(tile.type) for tile in self.tiles) else 1
+        is_busy = is_busy or copying > 1
         self.registers = (BUSY if is_busy and self.groups in BUSY else REGISTERS)[self.groups]
         for op in source.ops:  # sizes and places, which both roles need
             is_number = op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp) or op in needed
@@ -106,7 +114,7 @@ class Builder:
         producer, consumers = Block(), Block()
         Producer(self).fill(source, producer, dict(self.common))
         Consumers(self).fill(source, consumers, {**self.common, **others})
-        roles = cuda.RolesOp(self.registers, Region(producer), self.groups, Region(consumers))
+        roles = cuda.RolesOp(self.registers, Region(producer), self.groups, Region(consumers), copying)
         self.top.add_op(roles)
         shared_bytes = place_shared(self.top)
         threads = WARPGROUP * (1 + self.groups)
@@ -143,7 +151,7 @@ class Builder:
             return known[buffer, type]
 
         for copy in inward_copies(self.kernel):
-            if is_line(copy.tile.type):
+            if is_by_lanes(copy.tile):
                 continue
             boxes = boxes_of(boxed_type(copy.tile))
             if copy.place is not None:
@@ -178,7 +186,7 @@ class Builder:
                 place[op.result] = self._named(op.clone(), op.result.name_hint)
         for tiles in filled_together(self.tiles):
             tile, *_ = tiles
-            by_warps, by_lanes = any(reads_of(tile)), is_line(tile.type)
+            by_warps, by_lanes = any(reads_of(tile)), is_by_lanes(tile)
             ring = cuda.RingOp(0, self.groups, self.stages[tile], by_warps=by_warps, by_lanes=by_lanes)
             self.rings |= dict.fromkeys(tiles, self._named(ring, f"{plain(tile)}_ring"))
         return others
@@ -234,12 +242,25 @@ class Builder:
         given, taken = self.registers
         registers = f", {given} and {taken} registers a thread" if given else ""
         groups = f"{self.groups} consumer warpgroup{'s' * (self.groups > 1)}"
-        return f"1 producer and {groups}{registers}; stages: {rings}"
+        lanes = [tile for tile in self.tiles if is_by_lanes(tile) and not is_line(tile.type)]
+        copied = f", whose {PRODUCER_WARPS * LANES} lanes copy {_named(lanes)} ({_why(lanes[0])})" if lanes else ""
+        return f"1 producer{copied} and {groups}{registers}; stages: {rings}"
+
+
+def _named(tiles: Sequence[SSAValue]) -> str:
+    return " and ".join(f"%{tile.name_hint}" for tile in tiles)
+
+
+def _why(tile: SSAValue) -> str:
+    """Why no tensor copies bring a tile."""
+    copies = (use.operation for use in tile.uses)
+    problems = (why_no_map(copy) for copy in copies if isinstance(copy, cuda.CopyOp) and not copy.is_outward)
+    return next(problem.fact for problem in problems if problem is not None)
 
 
 def _is_mapped(op: Operation, buffer: SSAValue) -> bool:
     """Whether an operation is a copy of a buffer that a tensor map describes."""
-    if not isinstance(op, cuda.CopyOp) or op.is_outward or is_line(op.tile.type):
+    if not isinstance(op, cuda.CopyOp) or op.is_outward or is_by_lanes(op.tile):
         return False
     return op.buffer is buffer and buffer not in op.entries
 

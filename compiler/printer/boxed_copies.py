@@ -1,0 +1,230 @@
+"""Print copies by lanes of tiles in boxes: each lane keeps its place in the rows of a box, and goes down. Where rows
+lie where data say, the lanes of a warp first load the entries of its rows, each some, and then tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdsl.ir import SSAValue
+
+from treadle.compiler.printer.indices import add, strided
+from treadle.compiler.printer.scalars import c_type
+from treadle.compiler.printer.scattered import Scattered, axes_asked
+from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
+from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed
+from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
+from treadle.dialects.diagram.condition import Entry
+
+AT_ONCE = 4
+"""Copies of 16 bytes whose addresses a lane makes together. Narrower ones take more of its registers (ptxas 13.0)."""
+
+
+class Addresses(Protocol):
+    """What this needs of the printer of accesses."""
+
+    def offset(self, op: cuda.PlacedAccess, axis: str) -> SSAValue: ...
+    def position(self, op: cuda.PlacedAccess, axis: str, indices: Mapping[str, str]) -> str: ...
+    def where(self, op: GlobalAccess, indices: dict[str, str]) -> str: ...
+    def tests(self, op: GlobalAccess, indices: Mapping[str, str], axes: Container[str]) -> list[str]: ...
+    def valid(
+        self,
+        op: GlobalAccess,
+        axes: Sequence[str],
+        sizes: Sequence[int],
+        extents: Sequence[int],
+        indices: dict[str, str],
+    ) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The names of how a lane goes over a tile: from its first row, and its place in the rows of a box, down and along
+    the row."""
+
+    boxes: BoxesAttr
+    row: str
+    column: str
+    first: str
+    place: str
+    step: str
+    """Rows that all lanes copy at once; then those of a warp."""
+    of_warp: str
+    at_once: str
+    """Turns of a lane that are one stretch of code."""
+    down: str
+    along: str
+
+    @property
+    def own(self) -> dict[str, str]:
+        """Where a lane begins."""
+        return {self.row: self.first, self.column: self.place}
+
+    def at(self, behind: str = "") -> dict[str, str]:
+        """Where it has come, and so far along the row."""
+        return {self.row: f"{self.first} + {self.down}", self.column: add([self.place, behind or "0"])}
+
+    @property
+    def behind(self) -> str:
+        """How far it is along the row, within the loop over boxes."""
+        return self.along if self.boxes.count > 1 else ""
+
+    def down_from(self, begin: str = "0", end: str = "") -> str:
+        """The loop over a lane's rows."""
+        below = f"{self.down} < {self.boxes.rows}"
+        tests = below if not end else f"{self.down} < {end} && {below}"
+        return f"unroll_by({self.at_once}) for (int {self.down} = {begin}; {tests}; {self.down} += {self.step})"
+
+
+class BoxedCopyPrinter:
+    """Prints them in one kernel. `width` is in scope."""
+
+    def __init__(self, kernel: KernelWriter, accesses: Addresses):
+        self.kernel = kernel
+        self.accesses = accesses
+        self.wait: Callable[[cuda.AcquireOp], None] = lambda _: None
+        """Prints the wait for a stage."""
+
+    def copy(self, op: cuda.CopyOp, fixed: Callable[[cuda.CopyOp], dict[Entry, str]]) -> None:
+        """`fixed` loads entries that all rows have together."""
+        walk = self._walk(op)
+        if op.place is None:
+            return self._in_order(op, walk)
+        asked = axes_asked(op)
+        names = fixed(op) if walk.row not in asked else self._entries(op, walk, asked)
+        if (wait := wait_within(op)) is not None:
+            self.wait(wait)
+        self._scattered(op, walk, asked, names)
+
+    def _walk(self, op: cuda.CopyOp) -> Walk:
+        kernel, boxes, axes = self.kernel, boxes_of(op.tile.type), axes_of(op.tile.type)
+        column = axes[boxes.row_axis]
+        row = next(axis for axis, size in sizes_of(op.tile.type).items() if size > 1 and axis != column)
+        span, fresh = boxes.span.data, kernel.names.fresh
+        others = (f"{row}_step", f"{row}_of_warp", "at_once", f"{row}_down", f"{column}_along")
+        walk = Walk(boxes, row, column, *map(fresh, (f"{row}_i", f"{column}_i", *others)))
+        at_once = f"{kernel.threads} * width / {span}"
+        kernel.text.line(f"constexpr int {walk.step} = {at_once};  // rows that lanes copy at once")
+        places = f"{walk.first} = thread * width / {span}, {walk.place} = thread * width % {span}"
+        kernel.text.line(f"const int {places};")
+        few = f"width * {format_bytes(op.tile.type)} < {WIDEST_VECTOR}"
+        kernel.call("unroll_by")
+        kernel.text.line(f"constexpr int {walk.at_once} = {few} ? 1 : {AT_ONCE};  // the producer has few registers")
+        return walk
+
+    # -- rows in order -------------------------------------------------------------------------------
+
+    def _in_order(self, op: cuda.CopyOp, walk: Walk) -> None:
+        text, pointer = self.kernel.text, self.kernel.names.fresh("there")
+        text.line(f"const {c_type(op.buffer.type)}* {pointer} = {self.accesses.where(op, walk.own)};")
+        axes, shape = axes_of(op.tile.type), shape_of(op.tile.type)
+        with text.block(walk.down_from()):
+            with self._boxes(walk):
+                valid = self.accesses.valid(op, axes, shape, shape, walk.at(walk.behind))
+                self._vector(op, walk, pointer, valid or "true")
+            text.line(f"{pointer} += {strided(walk.step, self.kernel.strides[op.buffer][walk.row])};")
+
+    # -- rows that lie where data say ----------------------------------------------------------------
+
+    def _entries(self, op: cuda.CopyOp, walk: Walk, asked: set[str]) -> dict[Entry, str]:
+        """Arrays of the entries of a warp's rows, a row for each lane."""
+        text, fresh, rows = self.kernel.text, self.kernel.names.fresh, walk.boxes.rows
+        span, each, number = walk.boxes.span.data, fresh("each"), fresh(f"{walk.row}_number")
+        at_once = f"{LANES} * width > {span} ? {LANES} * width / {span} : 1"
+        text.line(f"constexpr int {walk.of_warp} = {at_once};  // rows that a warp copies at once")
+        count = f"({rows} + {walk.step} - 1) / {walk.step} * {walk.of_warp}"
+        text.line(f"constexpr int {each}s = ({count} + {LANES - 1}) / {LANES};  // rows for a lane to find")
+        begin = len(text.lines)
+        with self.kernel.names.scope(), text.block(f"UNROLL for (int {each} = 0; {each} < {each}s; ++{each})"):
+            row = fresh(f"{walk.row}_at")
+            text.line(f"const int {number} = {LANES} * {each} + lane;")
+            of_warp = f"thread / {LANES} * {LANES} * width / {span}"
+            place = f"{number} / {walk.of_warp} * {walk.step} + {of_warp} + {number} % {walk.of_warp}"
+            text.line(f"const int {row} = {place};")
+            found = Scattered(self.kernel, self.accesses, op, {walk.row: row})
+            own = [f"{row} < {rows}"]
+            for statement in found.find([*own, *self.accesses.tests(op, {walk.row: row}, asked)]):
+                text.line(statement)
+            arrays = {entry: f"{name}_found" for entry, name in found.names.items()}
+            for entry, name in found.names.items():
+                text.line(f"{arrays[entry]}[{each}] = {name};")
+        for name in arrays.values():
+            text.insert(begin, f"int {name}[{each}s];")
+        return arrays
+
+    def _scattered(self, op: cuda.CopyOp, walk: Walk, asked: set[str], names: Mapping[Entry, str]) -> None:
+        text = self.kernel.text
+        if walk.row not in asked:
+            with text.block(walk.down_from()):
+                return self._row(op, walk, asked, names)
+        each, reach = self.kernel.names.fresh("each"), self.kernel.names.fresh(f"{walk.row}_reach")
+        text.line(f"constexpr int {reach} = {LANES} / {walk.of_warp} * {walk.step};  // rows of which lanes hold one")
+        with text.block(f"UNROLL for (int {each} = 0; {each} * {reach} < {walk.boxes.rows}; ++{each})"):
+            begin = f"{each} * {reach}"
+            with text.block(walk.down_from(begin, f"({each} + 1) * {reach}")):
+                source = self.kernel.names.fresh("source")
+                number = f"({walk.down} - {begin}) / {walk.step} * {walk.of_warp}"
+                text.line(f"const int {source} = {number} + lane * width / {walk.boxes.span.data};")
+                given: dict[Entry, str] = {}
+                for entry, name in names.items():
+                    given[entry] = self.kernel.names.fresh(entry.name)
+                    text.line(f"const int {given[entry]} = {self.kernel.call('shuffle')}({name}[{each}], {source});")
+                self._row(op, walk, asked, given)
+
+    def _row(self, op: cuda.CopyOp, walk: Walk, asked: set[str], names: Mapping[Entry, str]) -> None:
+        """A lane's part of a row, whose entries are known."""
+        text = self.kernel.text
+        found = Scattered(self.kernel, self.accesses, op, walk.at(), names=dict(names))
+        found.find([*self._is_row(op, walk), *self.accesses.tests(op, walk.at(), {*asked, walk.row} - {walk.column})])
+        pointer, valid = self.kernel.names.fresh("there"), self.kernel.names.fresh("is_there")
+        text.line(f"const {c_type(op.buffer.type)}* const {pointer} = {found.where(together=False)};")
+        text.line(f"const bool {valid} = {' && '.join(found.tests) or 'true'};")
+        with self._boxes(walk):
+            here = walk.at(walk.behind)
+            self._vector(op, walk, pointer, " && ".join([valid, *self.accesses.tests(op, here, {walk.column})]))
+
+    # -- what both share -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _boxes(self, walk: Walk) -> Generator[None]:
+        """The loop over the boxes that a row goes through."""
+        text, span = self.kernel.text, walk.boxes.span.data
+        if walk.behind:
+            extent = span * walk.boxes.count
+            text.line(f"UNROLL for (int {walk.along} = 0; {walk.along} < {extent}; {walk.along} += {span})")
+        text.depth += bool(walk.behind)
+        yield
+        text.depth -= bool(walk.behind)
+
+    def _vector(self, op: cuda.CopyOp, walk: Walk, pointer: str, valid: str) -> None:
+        kernel, boxes = self.kernel, walk.boxes
+        stride = kernel.strides[op.buffer][axes_of(op.buffer.type)[-1]]
+        far = add([pointer, *([strided(walk.behind, stride)] if walk.behind else [])])
+        given = f"{walk.first}, {walk.place}, {walk.down}, {walk.behind or '0'}"
+        places = f"{boxes.span.data}, {boxes.rows}, {format_bytes(op.tile.type)}, {walk.step}"
+        near = f"&{kernel.values[op.tile]}[{kernel.call('in_boxes_down')}<{places}>({given})]"
+        ways = f"{kernel.call('vec')}<width>({near}), {kernel.call('vec')}<width>({far})"
+        if uneven := self._is_row(op, walk):
+            kernel.text.line(f"{kernel.call('copy_async_if')}({ways}, {uneven[0]}, {valid});")
+        else:
+            kernel.text.line(f"{kernel.call('copy_async_or_now')}({ways}, {valid});")
+
+    def _is_row(self, op: cuda.CopyOp, walk: Walk) -> list[str]:
+        """The test that the tile has the row that a lane has come to; none where lanes copy it in even parts."""
+        at_once = self.kernel.threads * max(op.width_list) // walk.boxes.span.data
+        is_even = walk.boxes.rows % at_once == 0
+        return [] if is_even else [f"{walk.first} + {walk.down} < {walk.boxes.rows}"]
+
+
+def wait_within(op: cuda.CopyOp) -> cuda.AcquireOp | None:
+    """The wait for the stage that a copy fills, where that stands within the copy: entries are loaded before it, so
+    that memory answers meanwhile."""
+    before = op.prev_op
+    is_one = op.place is not None and is_boxed(op.tile.type) and isinstance(before, cuda.AcquireOp)
+    return before if is_one and isinstance(before, cuda.AcquireOp) else None
