@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xdsl.ir import SSAValue
 
 from treadle.compiler.cost.blocks import ENTRY_BYTES, blocks_of, entries_of
-from treadle.compiler.cost.boxes import comes_in_boxes
+from treadle.compiler.cost.boxes import comes_by_lanes, comes_in_boxes
 from treadle.compiler.cost.decorated import Decorated
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.neighbours import order_in_memory
@@ -39,6 +39,7 @@ class Crossings:
                 blocks=blocks_of(value),
                 near=order_in_memory(value),
                 spared=self._spared_by(value, stream),
+                by_lanes=comes_by_lanes(value, value),
             )
             for i, (value, times) in enumerate(self.at.use.inputs.items())
             for stream in self.at.use.fed_in.get(value, (None,) * times)
@@ -65,7 +66,7 @@ class Crossings:
 
     def _in_boxes(self, value: SSAValue) -> tuple[bool, bool]:
         without, within = (
-            comes_in_boxes(value, self.at.products, self.at.roles.row, self.at.stream, limited)
+            comes_in_boxes(value, value, self.at.products, self.at.roles.row, self.at.stream, limited)
             for limited in (False, True)
         )
         return without, within

@@ -12,7 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.ahead import begun_ahead, divided
 from treadle.compiler.cost.blocks import ENTRY_BYTES, blocks_of, entries_of, may_leave
-from treadle.compiler.cost.boxes import comes_in_boxes
+from treadle.compiler.cost.boxes import comes_by_lanes, comes_in_boxes
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
     issued_by_copy,
@@ -248,7 +248,7 @@ class Walk:
         level = level_of(piece.type) or "register"
         comes = () if saves or level != "shared" else tuple(self.padded(piece)[axis] for axis in axes)
         stream = self.inside[-1].axis if self.inside else None
-        in_boxes = bool(comes) and comes_in_boxes(piece, self.products, self.row, stream, fed is not None)
+        in_boxes = bool(comes) and comes_in_boxes(array, piece, self.products, self.row, stream, fed is not None)
         entries = entries_of(array)
         limited = piece in self.limited or bool(entries) or may_leave(array)
         taken = sizes_of(piece.type)
@@ -274,7 +274,8 @@ class Walk:
             )
         leaves = saves and self.leaves(width)
         blocks = blocks_of(array)
-        self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves, blocks))
+        lanes = not saves and comes_by_lanes(array, piece)
+        self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves, blocks, lanes))
         if saves:
             self.saved(piece, width)
         elif level == "shared":

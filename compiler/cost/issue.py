@@ -32,6 +32,7 @@ KINDS = {
     "convert": "F2FP",
     "shuffle": "SHFL",
     "copies": "LDGSTS of 16 bytes, with the step of its address",
+    "lanes": "what lanes of a producer issue where they copy for warpgroups",
     "global": "LDG and STG of 16 bytes",
     "leaving": "16 bytes of a lane that leave by way of shared memory (`leaving.py` says by how many instructions)",
     "operands": "512 bytes of shared memory that a warpgroup's product reads for each warp; no instructions",
@@ -75,7 +76,7 @@ SUBLOOP_TURN = 11
 """Of one turn of a subloop: its counter and branch, and the addresses of both operands, as ptxas 13.0 makes them."""
 
 
-OF_WARPGROUPS = ("turn warpgroup", "turn operands", "promote")
+OF_WARPGROUPS = ("turn warpgroup", "turn operands", "promote", "lanes")
 OF_SINGLE_WARPS = ("products", "ldmatrix", "copies", "turn", "turn copies")
 """What only those issue: a warpgroup multiplies with a few large instructions, and a producer copies."""
 
@@ -214,6 +215,11 @@ AT_QUOTIENTS = 15
 attention to blocks, of 48 elements a lane, ptxas 13.0 makes 763 of integers for an A100, 1,320 of 64 for an H100."""
 
 
+LANE_ROW, BOX_BYTES = 9, 128
+"""What a producer's lanes issue for a vector of 16 bytes beside its copy, divided by the boxes of a row: the place of
+the row, found once for all of them. ptxas 13.0 makes 41 to 46 of four rows whose places data say, of one box or two."""
+
+
 def issued_by_copy(
     axes: tuple[str, ...],
     width: int,
@@ -221,9 +227,11 @@ def issued_by_copy(
     shared: bool,
     leaves: bool = False,
     blocks: Mapping[str, int] | None = None,
+    by_lanes: bool = False,
 ) -> Iterator[tuple[str, Amount]]:
     """A tile from or to device memory; or, if it `leaves`, to there by way of shared memory. Where neighbours are one
-    element of the array, for there are `blocks` of them, elements go one by one."""
+    element of the array, for there are `blocks` of them, elements go one by one. `by_lanes`: where warpgroups multiply,
+    lanes of the producer copy it, which is what tensor copies do otherwise."""
     warps = prod(spread.warps.values())
     moved = width * prod(spread.tiles[axis] for axis in axes) / (WARP * VECTOR * warps)
     if leaves:
@@ -236,6 +244,9 @@ def issued_by_copy(
             yield "float", AT_QUOTIENTS * moved * VECTOR / width
         return
     yield "copies", moved
+    if by_lanes:
+        boxes = ceil_div(width * spread.tiles[axes[-1]], BOX_BYTES)
+        yield "lanes", moved * (1 + LANE_ROW / boxes)
     # Where the threads do not share it out evenly, the last turn is tested.
     turns = ceil_div(moved, 1)
     yield "turn copies", COPY_STEPS * (turns + (turns != moved))

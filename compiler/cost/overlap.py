@@ -80,7 +80,7 @@ def _by_stream(plan: Plan, grouped: bool) -> dict[int, list[Issue]]:
     others = ("ldmatrix", "copies") if grouped else ("operands", "promote")
     found: dict[int, list[Issue]] = defaultdict(list)
     for issue in plan.issues:
-        if issue.stream is not None and issue.kind.split()[0] not in ("turn", *others):
+        if issue.stream is not None and issue.kind.split()[0] not in ("turn", "lanes", *others):
             found[issue.stream].append(issue)
     return found
 

@@ -37,6 +37,8 @@ class Crossing:
     """Its axes, the one whose neighbours lie side by side in memory first; empty where that is not known."""
     spared: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The blocks of tables that say which pieces there are: where each lies in one block, steps load none of it."""
+    by_lanes: bool = False
+    """Whether the lanes of a producer copy it, where warpgroups multiply it."""
 
 
 Done: TypeAlias = Labour | Product | ReduceOp | Crossing
@@ -70,7 +72,7 @@ class Task:
                 at = self.work
                 is_asked = is_asked_in(at.spared, spread.tiles)
                 for kind, count in issued_by_copy(
-                    at.axes, at.width, spread, at.level == "shared", at.leaves, at.blocks
+                    at.axes, at.width, spread, at.level == "shared", at.leaves, at.blocks, at.by_lanes
                 ):
                     yield kind, count * is_asked
 

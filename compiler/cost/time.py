@@ -271,6 +271,9 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
             continue
         count = count * choice(grouped, issue.kind != "ldmatrix", kind != "operands")
         issued = count * is_issued(issue.kind, grouped) / SUB_PARTITIONS
+        if kind == "lanes":
+            clocks["issue lanes"] += issued
+            continue
         clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += issued
         if kind in SHARED_BYTES:
             clocks["shared"] += count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
@@ -289,7 +292,7 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
 
 def _units(clocks: Mapping[str, Amount]) -> dict[str, Amount]:
     units = {unit: used for unit, used in clocks.items() if is_any(used) and not unit.startswith("issue ")}
-    return units | {"issue": clocks["issue products"] + clocks["issue others"]}
+    return units | {"issue": clocks["issue products"] + clocks["issue others"] + clocks.get("issue lanes", 0)}
 
 
 def _round(

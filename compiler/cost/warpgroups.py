@@ -13,10 +13,7 @@ from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
 from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
-from treadle.dialects.cuda.boxes import MOST_ROWS
 from treadle.dialects.cuda.roles import MOST_REGISTERS
-from treadle.dialects.cuda.runs import SWIZZLED_ROWS, rows_of_run
-from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
@@ -78,18 +75,6 @@ def _has_rows(forms: Sequence[Linear], operand: SSAValue) -> bool:
     *_, columns = axes_of(operand.type)
     *outer, last = forms
     return last == Linear({columns: 1}) and columns not in axes_of_forms(outer)
-
-
-def _has_runs(forms: Sequence[Linear], op: ContractOp, operand: SSAValue) -> bool:
-    """Whether tensor copies bring the rows of an operand that lie at such positions of an array: the array has them,
-    too, and as many axes as a tensor map may have, and enough of them follow each other (`passes.warps.laws`)."""
-    *rows, columns = axes_of(operand.type)
-    *outer, last = forms
-    if last != Linear({columns: 1}) or columns in axes_of_forms(outer) or not 2 <= len(forms) <= MOST_AXES:
-        return False
-    other = axes_of((op.rhs if operand is op.lhs else op.lhs).type)
-    own = [axis for axis in rows if axis in op.over_axes or axis not in other]
-    return all(rows_of_run(forms, axis, MOST_ROWS, lambda _: True) >= SWIZZLED_ROWS for axis in own)
 
 
 def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:
