@@ -19,7 +19,7 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.staging import EVERYWHERE
-from treadle.dialects.cuda.tiles import format_bytes, is_line
+from treadle.dialects.cuda.tiles import format_bytes, is_boxed, is_line
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
@@ -90,7 +90,7 @@ class CoalescingPass(ModulePass):
         """Set the widths of all accesses of a kernel and which go through shared memory, and say what each moves."""
         for access in accesses:
             bytes = format_bytes(access.buffer_type)
-            widths = ladder(widest(access, self.max_bytes), bytes)
+            widths = ladder(widest(access, self.max_bytes), bytes, is_boxed(access.piece_type))
             access.widths = ArrayAttr(IntAttr(width) for width in widths)
         stage(accesses, kernel, machine)
         return [step_of(access, kernel) for access in accesses]

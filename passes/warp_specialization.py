@@ -6,24 +6,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.errors import InternalError
+from treadle.compiler.layouts.operations import widest
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import ALIGNED_BELOW, ALIGNED_FROM
+from treadle.dialects.cuda.tiles import WORD, format_bytes, is_line
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
 from treadle.passes.warps.fallback import stand_beside
-from treadle.passes.warps.laws import Reason, why_not
+from treadle.passes.warps.laws import Reason, inward_copies, why_not
 from treadle.passes.warps.specialise import Specialised, specialise
 
-SUFFIX = "_specialised"
+SUFFIX, BY_LANES = "_specialised", "_by_lanes"
+LEAST_BYTES = WORD
+"""That rows are aligned to where lanes copy tiles: of fewer, each would load and store element by element."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +83,43 @@ class WarpSpecializationPass(ModulePass):
         machine = machine_of(op)
         kernels = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
         made = {name: _try(kernel, machine) for name, kernel in kernels.items()}
+        beside = {name: _by_lanes(kernels[name], machine) for name, found in made.items() if _is_mapped(found)}
         for function in [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]:
             launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
             names = dict.fromkeys(launch.kernel.root_reference.data for launch in launches)
             for launch in launches:
-                found = made[launch.kernel.root_reference.data]
-                if isinstance(found, Specialised):
-                    _launch_either(launch, found)
-            record(function.attributes, [_step(name, made[name]) for name in names])
+                name = launch.kernel.root_reference.data
+                if isinstance(found := made[name], Specialised):
+                    _launch_either(launch, found, beside.get(name))
+            record(function.attributes, [_step(name, made[name], beside.get(name)) for name in names])
         for name, found in made.items():
             if isinstance(found, Specialised):
                 Rewriter.insert_op(found.kernel, InsertPoint.before(kernels[name]))
-                if found.maps:
-                    stand_beside(kernels[name])
-                else:  # whose copies take any array
+                if not found.maps:  # whose copies take any array
                     Rewriter.erase_op(kernels[name])
+                    continue
+                stand_beside(kernels[name])
+                if (by_lanes := beside[name]) is not None:
+                    Rewriter.insert_op(by_lanes.kernel, InsertPoint.before(kernels[name]))
+                    kernels[name].attributes[ALIGNED_BELOW] = IntegerAttr(LEAST_BYTES, i64)
+
+
+def _is_mapped(found: Specialised | Reason) -> bool:
+    return isinstance(found, Specialised) and bool(found.maps)
+
+
+def _by_lanes(kernel: cuda.KernelOp, machine: Machine) -> Specialised | None:
+    """The kernel with roles for arrays that have no tensor maps, but rows that are aligned to what a lane copies at
+    least; None if it cannot be."""
+    kernel = kernel.clone()
+    kernel.attributes[ALIGNED_FROM] = IntegerAttr(LEAST_BYTES, i64)
+    tiles = [copy for copy in inward_copies(kernel) if not is_line(copy.tile.type)]
+    if any(widest(copy) * format_bytes(copy.tile.type) < LEAST_BYTES for copy in tiles) or why_not(kernel) is not None:
+        return None
+    made = specialise(kernel, f"{kernel.sym_name.data}{BY_LANES}", machine.limits.shared_per_block)
+    if isinstance(made, Specialised) and (problems := ring_problems(made.kernel)):
+        raise InternalError(f"@{made.kernel.sym_name.data}: {problems[0]}")
+    return made if isinstance(made, Specialised) else None
 
 
 def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
@@ -108,21 +135,24 @@ def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
     return made
 
 
-def _step(name: str, found: Specialised | Reason) -> StepAttr:
+def _step(name: str, found: Specialised | Reason, beside: Specialised | None) -> StepAttr:
     if isinstance(found, Reason):
         return StepAttr("decline warp-specialization", f"@{name}", found.law, found.fact)
     reason = found.summary
-    if found.maps:
-        reason += (
-            f"; where an array has an address or a stride that is no multiple of 16 bytes, @{name} runs instead, and "
-            "copies by cp.async"
+    elsewhere = f"@{name} runs instead, and copies by cp.async"
+    if beside is not None:
+        elsewhere = (
+            f"@{beside.kernel.sym_name.data}, whose lanes copy by cp.async, or where of {LEAST_BYTES}, @{name} runs "
+            "instead"
         )
+    if found.maps:
+        reason += f"; where an array has an address or a stride that is no multiple of 16 bytes, {elsewhere}"
     return StepAttr(
         "warp-specialization", f"@{name}", "a ring for each tile keeps the order of copies and uses", reason
     )
 
 
-def _launch_either(launch: cuda.LaunchOp, found: Specialised) -> None:
+def _launch_either(launch: cuda.LaunchOp, found: Specialised, beside: Specialised | None) -> None:
     """Launch the kernel with roles if its arrays have tensor maps, else the one without."""
     arguments = list(launch.arguments)
     if not found.maps:
@@ -134,10 +164,29 @@ def _launch_either(launch: cuda.LaunchOp, found: Specialised) -> None:
         mappable.result,
         [],
         Region(Block([*_launch_with_maps(launch, found, arguments), scf.YieldOp()])),
-        Region(Block([launch.clone(), scf.YieldOp()])),
+        Region(Block([*_launch_without_maps(launch, beside, arguments), scf.YieldOp()])),
     )
     branch.location = launch.location
     Rewriter.replace_op(launch, [mappable, branch], [])
+
+
+def _launch_without_maps(
+    launch: cuda.LaunchOp, beside: Specialised | None, arguments: list[SSAValue]
+) -> Iterator[Operation]:
+    """Launch the kernel whose lanes copy if rows are aligned to what they copy at least, else the one without roles."""
+    if beside is None:
+        return (yield launch.clone())
+    least = arith.ConstantOp.from_int_and_width(LEAST_BYTES, IndexType())
+    aligned = arith.CmpiOp(launch.alignment, least.result, "sge")
+    aligned.result.name_hint = "by_vectors"
+    branch = scf.IfOp(
+        aligned.result,
+        [],
+        Region(Block([*_launch_with_maps(launch, beside, arguments), scf.YieldOp()])),
+        Region(Block([launch.clone(), scf.YieldOp()])),
+    )
+    branch.location = launch.location
+    yield from (least, aligned, branch)
 
 
 def _launch_with_maps(launch: cuda.LaunchOp, found: Specialised, arguments: list[SSAValue]) -> Iterator[Operation]:

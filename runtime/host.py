@@ -57,8 +57,15 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 """Of sizes (`index`)."""
 
 
-COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne)
-"""Of sizes, by the number of the predicate."""
+COMPARISONS: tuple[Callable[[int, int], bool], ...] = (
+    operator.eq,
+    operator.ne,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+)
+"""Of sizes, by the number of the predicate: those of signed numbers."""
 
 
 def _is_of_numbers(op: Operation) -> bool:

@@ -43,7 +43,8 @@ def power_in(number: int) -> int:
     return number & -number if number else 1
 
 
-def ladder(widest: int, element_bytes: int) -> list[int]:
-    """The widths among which the alignment of an array chooses at launch, the widest first: the widest, 4 bytes, 1
-    element."""
-    return [width for width in dict.fromkeys((widest, 4 // element_bytes, 1)) if 0 < width <= widest]
+def ladder(widest: int, element_bytes: int, has_halves: bool = False) -> list[int]:
+    """The widths among which the alignment of an array chooses at launch, the widest first: the widest, 8 bytes too
+    where `has_halves`, 4 bytes, 1 element."""
+    halves = (8 // element_bytes,) if has_halves else ()
+    return [width for width in dict.fromkeys((widest, *halves, 4 // element_bytes, 1)) if 0 < width <= widest]

@@ -31,7 +31,8 @@ def launch_lines(kernel: cuda.KernelOp, launch: cuda.LaunchOp | None, names: Map
     shared = kernel.shared_bytes.data
     memory = f"{shared} bytes of dynamic shared memory" if shared else "no dynamic shared memory"
     clusters = "" if kernel.cluster == 1 else f"; {kernel.cluster} neighbouring blocks are a cluster"
-    *aligned, strided = variants = cuda.alignments(kernel)
+    variants = cuda.alignments(kernel)
+    aligned = [each for each in variants if each != cuda.ANY_STRIDES]
     more = [(cuda.variant_name(kernel, each), cuda.shared_bytes(kernel, each)) for each in variants]
     differing = ", ".join(f"{bytes} for {name}" for name, bytes in more if bytes != shared)
     memory += f" ({differing})" if differing else ""
@@ -40,9 +41,11 @@ def launch_lines(kernel: cuda.KernelOp, launch: cuda.LaunchOp | None, names: Map
     yield f"Launch: {grid}{kernel.threads.data} threads; {memory}{clusters}."
     entries = [f"{cuda.variant_name(kernel, each)} ({each})" for each in aligned]
     if entries:
+        strided = cuda.ANY_STRIDES
+        others = f"; {cuda.variant_name(kernel, strided)} takes any strides" if strided in variants else ""
         yield (
             "The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are "
-            f"multiples: {', '.join(entries)}; {cuda.variant_name(kernel, strided)} takes any strides."
+            f"multiples: {', '.join(entries)}{others}."
         )
 
 

@@ -13,6 +13,7 @@ from treadle.compiler.layouts.operations import has_rows
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
+from treadle.dialects.cuda.kernel import ALIGNED_FROM
 from treadle.dialects.cuda.layout import Mode, is_interleaved, spelled
 from treadle.dialects.cuda.multiples import constant_of, is_multiple
 from treadle.dialects.cuda.roles import WARPGROUP
@@ -117,10 +118,7 @@ def _tile_problem(copy: cuda.CopyOp) -> Reason | None:
 
 def is_by_lanes(tile: SSAValue) -> bool:
     """Whether the lanes of the producer copy a tile: a line of words, or one of whose copies some is no tensor copy."""
-    copies = (use.operation for use in tile.uses)
-    return is_line(tile.type) or any(
-        why_no_map(copy) is not None for copy in copies if isinstance(copy, cuda.CopyOp) and not copy.is_outward
-    )
+    return is_line(tile.type) or any(why_no_map(copy) is not None for copy in _copies_of(tile))
 
 
 def why_not_by_lanes(copy: cuda.CopyOp) -> Reason | None:
@@ -152,6 +150,9 @@ def why_no_map(copy: cuda.CopyOp) -> Reason | None:
 
 def _map_problem(copy: cuda.CopyOp) -> Reason | None:
     law = "a producer's copies are described by tensor maps"
+    kernel = copy.tile.owner.parent_op() if isinstance(copy.tile.owner, cuda.SharedOp) else None
+    if kernel is not None and ALIGNED_FROM in kernel.attributes:
+        return Reason(law, "arrays that have no tensor map")
     name, sizes = f"%{copy.buffer.name_hint}", sizes_of(copy.tile.type)
     rows = next(size for size in sizes.values() if size != 1)
     if copy.place is None and copy.inside is not None:
