@@ -44,7 +44,7 @@ def test_scores_are_walked_and_sums_are_not(name: str, width: int, turns: int) -
 
 
 @pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
-@pytest.mark.parametrize(("further", "entry"), [(0, "specialised"), (2, "aligned_4"), (1, "strided")])
+@pytest.mark.parametrize(("further", "entry"), [(0, "specialised"), (2, "by_lanes_aligned_4"), (4, "by_lanes_aligned_8"), (1, "strided")])
 def test_walked_scores_are_right(further: int, entry: str) -> None:
     """Rows so many elements apart from each other, of which the launch takes the entry."""
     algorithm, module = lowered("attention_lengths", 256)
@@ -69,6 +69,6 @@ def test_the_main_loop_is_the_one_around_what_is_walked() -> None:
     """It has sums of its own, so that its turns are told as those of the kernel with roles are."""
     _, module = lowered("attention", 64)
     steps = [step_of(op, 90) for op in module.walk() if isinstance(op, cuda.KernelOp)]
-    assert len(steps) == 2
+    assert len(steps) == 3  # by tensor copies, by lanes, and without roles
     assert {step.tile["x"] for step in steps if step is not None} == {192}
     assert all(step is not None and step.scores == 96 for step in steps)

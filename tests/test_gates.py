@@ -224,7 +224,7 @@ def test_a_turn_of_attention_has_scores(width: int) -> None:
 
 def test_a_loop_over_pieces_is_no_turn() -> None:
     """On sm_90a a block takes one piece after another, with a product behind each stream: the turn is the stream's."""
-    step, _ = steps(programs.attention(128, {"b": 4, "h": 16, "q": 4096, "x": 4096}), "sm_90a")
+    step, *_ = steps(programs.attention(128, {"b": 4, "h": 16, "q": 4096, "x": 4096}), "sm_90a")
     assert step is not None
     assert (step.warpgroups, step.masked, step.products, step.scores) == (True, False, 18, 80)
 

@@ -197,7 +197,8 @@ class BoxedCopyPrinter:
         text, span = self.kernel.text, walk.boxes.span.data
         if walk.behind:
             extent = span * walk.boxes.count
-            text.line(f"UNROLL for (int {walk.along} = 0; {walk.along} < {extent}; {walk.along} += {span})")
+            head = f"for (int {walk.along} = 0; {walk.along} < {extent}; {walk.along} += {span})"
+            text.line(f"unroll_by({walk.at_once}) {head}")
         text.depth += bool(walk.behind)
         yield
         text.depth -= bool(walk.behind)
