@@ -44,7 +44,9 @@ def test_scores_are_walked_and_sums_are_not(name: str, width: int, turns: int) -
 
 
 @pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
-@pytest.mark.parametrize(("further", "entry"), [(0, "specialised"), (2, "by_lanes_aligned_4"), (4, "by_lanes_aligned_8"), (1, "strided")])
+@pytest.mark.parametrize(
+    ("further", "entry"), [(0, "specialised"), (2, "by_lanes_aligned_4"), (4, "by_lanes_aligned_8"), (1, "strided")]
+)
 def test_walked_scores_are_right(further: int, entry: str) -> None:
     """Rows so many elements apart from each other, of which the launch takes the entry."""
     algorithm, module = lowered("attention_lengths", 256)
