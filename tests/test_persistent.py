@@ -282,7 +282,7 @@ def test_rows_whose_first_pieces_are_long_begin_with_these() -> None:
 
 
 def told(module: ModuleOp) -> str:
-    """What `cuda-persist` says, but of the kernel for arrays without tensor maps, which keeps a block for each piece."""
+    """What `cuda-persist` says, but of the kernel for arrays without tensor maps, which has a block for each piece."""
     steps = [step.texts() for op in module.ops if isinstance(op, FuncOp) for step in derivation_of(op.attributes)]
     steps = [step for step in steps if not step[1].endswith("_by_lanes")]
     return "; ".join(f"{rewrite}: {reason}" for rewrite, _, _, reason in steps if rewrite.endswith("cuda-persist"))
