@@ -175,7 +175,8 @@ def _launch_without_maps(
 ) -> Iterator[Operation]:
     """Launch the kernel whose lanes copy if rows are aligned to what they copy at least, else the one without roles."""
     if beside is None:
-        return (yield launch.clone())
+        yield launch.clone()
+        return
     least = arith.ConstantOp.from_int_and_width(LEAST_BYTES, IndexType())
     aligned = arith.CmpiOp(launch.alignment, least.result, "sge")
     aligned.result.name_hint = "by_vectors"
