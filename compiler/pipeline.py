@@ -82,6 +82,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("cuda-store-tensors"),  # before coalescing, which then has no such copy to make wide
         _step("cuda-cluster"),  # before blocks take one piece after another: those of a cluster then take neighbours
         _step("cuda-persist"),  # after the results have their way out, which must not lie under the next piece
+        _step("cuda-overlap-pieces"),  # once blocks take several, whose results have places of their own
         _step("cuda-order-blocks"),  # of the grids that are left: a block for each piece
         _step("cuda-ping-pong"),  # once the loops around are there: turns are given from one piece to the next
         _step("coalescing"),

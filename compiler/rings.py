@@ -36,6 +36,7 @@ PARTS = (1, 3)
 
 ON_RING = (
     cuda.AcquireOp
+    | cuda.AcquireBesideOp
     | cuda.AwaitOp
     | cuda.ReleaseOp
     | cuda.ExpectOp
@@ -57,6 +58,8 @@ class Event:
     """Of the consumer warpgroups."""
     filled: tuple[int, ...] = ()
     """The stages that lanes have copied to before they arrive."""
+    beside: Event | None = None
+    """The acquisition of a turn of another ring that this one waits for in its place."""
 
     @property
     def stage(self) -> tuple[SSAValue, int]:
@@ -140,7 +143,10 @@ class _Check:
     ) -> Iterator[Event | Handing]:
         """What a role does to rings and to the turns of warpgroups, in order."""
         for op in executed:
-            if isinstance(op, ON_RING):
+            if isinstance(op, cuda.AcquireBesideOp):
+                other = Event(op, op.beside, known[op.turn_beside], group)
+                yield Event(op, op.ring, known[op.turn], group, beside=other)
+            elif isinstance(op, ON_RING):
                 filled = tuple(_filled(op, known)) if isinstance(op, cuda.ArriveOp) else ()
                 yield Event(op, op.ring, known[op.turn], group, filled)
             elif isinstance(op, cuda.ORDERING):
@@ -208,8 +214,9 @@ class _Run:
         if isinstance(event, Handing):
             return self.turns.may(event)
         match event.op:
-            case cuda.AcquireOp():
-                phases, wanted = self.empty.get(event.stage, 0), event.use
+            case cuda.AcquireOp() | cuda.AcquireBesideOp():
+                asked = event.beside or event
+                phases, wanted = self.empty.get(asked.stage, 0), asked.use
             case cuda.AwaitOp():
                 phases, wanted = self.full.get(event.stage, 0), event.use + 1
             case _:
@@ -229,6 +236,8 @@ class _Run:
         match event.op:
             case cuda.AcquireOp():
                 self.acquired.add(turn)
+            case cuda.AcquireBesideOp():
+                self._acquire_beside(event)
             case cuda.AwaitOp():
                 self.awaited.add((*turn, event.group))
             case cuda.ExpectOp(bytes=bytes):
@@ -248,6 +257,13 @@ class _Run:
                     self.problems.append(f"{event} without 'cuda.await'")
                 self.released[stage] = self.released.get(stage, 0) + 1
                 self.empty[stage] = self.released[stage] // self.groups
+
+    def _acquire_beside(self, event: Event) -> None:
+        """Consumers release the stage by no operation of its own: they must at least have found what was there."""
+        before = event.turn - stages_of(event.ring)
+        if before >= 0 and any((event.ring, before, group) not in self.awaited for group in range(self.groups)):
+            self.problems.append(f"{event} before turn {before} was awaited")
+        self.acquired.add((event.ring, event.turn))
 
     def _bring(self, event: Event, bytes: int) -> None:
         stage = event.stage

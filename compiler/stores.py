@@ -5,14 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.lowering.barriers import accesses, base_of, neighbours_of
 from treadle.dialects import cuda
 
-WRITTEN, FENCED, SEEN = range(3)
-"""How far what threads wrote to a tile has come: nobody else sees it, tensor copies of the writer would, all would."""
+WRITTEN, FENCED, SEEN_IN_GROUP, SEEN = range(4)
+"""How far what threads wrote to a tile has come: nobody else sees it, tensor copies of the writer would, those of its
+warpgroup would, all would."""
+
+_Copy: TypeAlias = tuple[cuda.TensorStoreOp, set[SSAValue]]
+"""A tensor copy, and the memory that it reads."""
 
 
 class StoreCheck:
@@ -46,27 +51,32 @@ class _Run:
     """The tiles that an operation writes, as far as that was asked."""
     state: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """Of tiles that were written."""
-    reading: list[tuple[cuda.TensorStoreOp, set[SSAValue]]] = field(
-        default_factory=list[tuple[cuda.TensorStoreOp, set[SSAValue]]]
-    )
-    """Copies under way, the oldest first, and the memory that they read."""
-    waited: list[tuple[cuda.TensorStoreOp, set[SSAValue]]] = field(
-        default_factory=list[tuple[cuda.TensorStoreOp, set[SSAValue]]]
-    )
+    reading: list[_Copy] = field(default_factory=list[_Copy])
+    """Copies under way, the oldest first."""
+    waited: list[_Copy] = field(default_factory=list[_Copy])
     """Copies that only the thread which started them knows to have read."""
+    known: list[_Copy] = field(default_factory=list[_Copy])
+    """Copies of which each warpgroup knows of its share."""
     problems: list[str] = field(default_factory=list[str])
 
     def step(self, op: Operation) -> None:
         match op:
             case cuda.TensorFenceOp():
                 self._advance(WRITTEN, FENCED)
-            case cuda.BarrierOp():
+            case cuda.BarrierOp(by_groups=None):
                 self._advance(FENCED, SEEN)
+                self._advance(SEEN_IN_GROUP, SEEN)
                 self.waited.clear()
-            case cuda.TensorWaitOp(pending=pending):
-                done = len(self.reading) - pending.data
-                self.waited += self.reading[: max(done, 0)]
-                self.reading = self.reading[max(done, 0) :]
+                self.known.clear()
+            case cuda.BarrierOp():
+                self._advance(FENCED, SEEN_IN_GROUP)
+                self.known += [each for each in self.waited if each[0].by_groups is not None]
+                self.waited = [each for each in self.waited if each[0].by_groups is None]
+            case cuda.TensorWaitOp():
+                own = [each for each in self.reading if each[0].by_groups == op.by_groups]
+                done = own[: max(len(own) - op.pending.data, 0)]
+                self.waited += done
+                self.reading = [each for each in self.reading if each not in done]
             case cuda.TensorStoreOp():
                 self._store(op)
             case _:
@@ -80,7 +90,8 @@ class _Run:
 
     def _write(self, op: Operation, tile: SSAValue) -> None:
         shared = self.neighbours[tile]
-        for store, memory in (*self.reading, *self.waited):
+        others = [each for each in self.known if base_of(each[0].tile) is not tile]
+        for store, memory in (*self.reading, *self.waited, *others):
             if memory & shared:
                 missing = "'cuda.tensor_wait' and a barrier" if (store, memory) in self.reading else "a barrier"
                 self.problems.append(f"'{op.name}' overwrites {_name(tile)}, which a tensor copy reads: no {missing}")
@@ -91,7 +102,7 @@ class _Run:
         state = self.state.get(tile)
         if state is None:
             self.problems.append(f"'{op.name}' copies {_name(tile)}, which nobody has written")
-        elif state != SEEN:
+        elif state < (SEEN if op.by_groups is None else SEEN_IN_GROUP):
             missing = "'cuda.tensor_fence' and a barrier" if state == WRITTEN else "a barrier"
             self.problems.append(f"'{op.name}' copies {_name(tile)} without {missing} after it was written")
         self.reading.append((op, self.neighbours[tile]))

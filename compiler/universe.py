@@ -26,6 +26,7 @@ PASSES: dict[str, str] = {
     "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",
     "cuda-cluster": "treadle.passes.cuda_cluster:CudaClusterPass",
     "cuda-order-blocks": "treadle.passes.cuda_order_blocks:CudaOrderBlocksPass",
+    "cuda-overlap-pieces": "treadle.passes.cuda_overlap_pieces:CudaOverlapPiecesPass",
     "cuda-persist": "treadle.passes.cuda_persist:CudaPersistPass",
     "cuda-ping-pong": "treadle.passes.cuda_ping_pong:CudaPingPongPass",
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",

@@ -310,7 +310,7 @@ def _begin_anew(ops: Iterable[Operation]) -> bool:
             written |= tiles
         if not tiles <= written:
             return False
-        met |= isinstance(op, cuda.BarrierOp)
+        met |= isinstance(op, cuda.BarrierOp) and op.by_groups is None
     return True
 
 

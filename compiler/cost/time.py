@@ -16,6 +16,7 @@ from math import inf, prod
 import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
+from treadle.compiler.cost.between import Piece, exposed, mean_steps, waits_for_tiles
 from treadle.compiler.cost.clusters import L2_PORT, Shape, bytes_spared, cluster_of, shapes_of
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
@@ -89,6 +90,8 @@ class _Round:
     """What one warp does in all, in clocks of its quarter of an SM."""
 
     stations: tuple[Amount, Amount]
+    piece: Piece
+    """The same of a warpgroup."""
     busiest: Amount
     """Of all units; of warpgroups also what they compute, where that is one after another."""
     fill: Amount
@@ -99,6 +102,8 @@ class _Round:
     """Whether they are warpgroups: those take turns, so that a station has no queue."""
     idle: Amount = 0
     """Of what warpgroups wait, the part that all of a block wait for at a time: tiles that have one place."""
+    exposed: Amount = 0
+    """Of a piece, what does not hide behind another one."""
 
     def clocks(self, warps: Amount) -> Amount:
         """A round of so many warps on one quarter: warps meet by chance, by mean value analysis."""
@@ -118,7 +123,7 @@ class _Round:
 
     def _busy(self, warps: Amount) -> Amount:
         exposed = sum(self.stations) * EXPOSED
-        return warps * self.busiest + choice(self.orderly, warps * exposed + self.idle, 0)
+        return warps * self.busiest + choice(self.orderly, warps * exposed + self.idle + self.exposed, 0)
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     clocks["loads"] -= spared / most(blocks, 1) / L2_PORT
     round_ = _round(plan, machine, sizes, clocks, needs)
 
-    def beside(count: Amount) -> tuple[Amount, Amount]:
+    def beside(count: Amount, round_: _Round = round_) -> tuple[Amount, Amount]:
         """So many blocks on one SM, and the same when a launch begins."""
         warps = most(1, ceil_div(count * needs.warps, SUB_PARTITIONS))
         clocks = round_.clocks(warps)
@@ -167,8 +172,10 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     turns = can_take_turns(plan, machine, blocks, needs.shared_bytes)
     if np.any(turns):
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
-        filled = replace(round_, fill=0).clocks(warps)
-        _, first = beside(1)
+        overlaps = made is None or made.pieces_overlap
+        following = replace(round_, fill=0, exposed=exposed(round_.piece, overlaps))
+        filled = following.clocks(warps) + waits_for_tiles(plan, machine, round_.piece, overlaps)
+        _, first = beside(1, replace(round_, exposed=round_.piece.alone()))
         in_turns = clocks_in_turns(first, filled, blocks, machine)
         # Where an SM holds one block, the next begins when it has ended.
         begun = clocks_in_turns(first, first, blocks, machine)
@@ -312,6 +319,17 @@ def _round(
     if computes_in_order(plan, machine):
         in_order = one_after_another(clocks["special"], clocks["issue others"] - clocks["issue special"])
     scalars = share * most(clocks["float"], clocks["special"], clocks["issue others"], in_order)
+    after = _clocks_after(plan, grouped)
+    last = plan.last_product(sizes) if plan.delays else 0
+    piece = Piece(
+        needs.warps / SUB_PARTITIONS,
+        products,
+        most(scalars - share * after, 0),
+        mean_steps(plan, sizes),
+        last,
+        after,
+        plan.has_scores,
+    )
     busiest = share * most(choice(grouped, in_order, 0.0), *_units(clocks).values())
     # A delayed product runs while its warpgroup works on the scores of the next turn.
     if plan.delays:
@@ -323,7 +341,22 @@ def _round(
     waits_of_step = choice(is_fed, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled) + MEETING_CLOCKS * _meetings(plan, sizes)
     idle = choice(is_fed, 0, steps * alone)
-    return _Round((products, scalars), busiest, fill, waits, grouped, idle)
+    return _Round((products, scalars), piece, busiest, fill, waits, grouped, idle)
+
+
+def _clocks_after(plan: Plan, grouped: Amount) -> Amount:
+    """What the warps of a block issue behind its streams, in clocks of a quarter SM."""
+    found: Amount = 0
+    for issue in plan.issues:
+        kind = issue.kind.partition(" ")[0]
+        if not issue.streams and kind not in OF_PRODUCTS:
+            slots = (
+                leaving_slots(issue.count, grouped)
+                if kind == "leaving"
+                else issue.count * is_issued(issue.kind, grouped)
+            )
+            found = found + slots * plan.warp_count / SUB_PARTITIONS
+    return found
 
 
 def _meetings(plan: Plan, sizes: Mapping[str, int]) -> Amount:

@@ -87,6 +87,8 @@ class Made:
     in_turns: bool
     share: float | None = None
     """Of uneven pieces, how many times its even share the processor has that has most; None for what orders leave."""
+    pieces_overlap: bool = True
+    """Whether one piece begins while another ends (`cost/between.py`)."""
 
 
 def uneven_share(

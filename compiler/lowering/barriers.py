@@ -89,7 +89,7 @@ class _Walk:
     def visit(self, block: Block, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
         """Follow one block; with `insert`, mend it on the way. Gives the state at its end."""
         for op in list(block.ops):
-            if isinstance(op, cuda.BarrierOp | cuda.ClusterWaitOp):
+            if isinstance(op, cuda.ClusterWaitOp) or (isinstance(op, cuda.BarrierOp) and op.by_groups is None):
                 state = _State()
             elif isinstance(op, scf.ForOp):
                 state = self._visit_loop(op, state, ignored, insert)

@@ -273,7 +273,7 @@ class KernelPrinter(KernelWriter):
 
     def meet(self, op: Operation) -> None:
         if self.roles is not None and self.roles.is_ancestor(op):
-            self.warpgroups.barrier()
+            self.warpgroups.barrier(isinstance(op, cuda.BarrierOp) and op.by_groups is not None)
         else:
             self.text.line(f"{self.call('barrier_block')}();")
 

@@ -8,11 +8,13 @@ from xdsl.ir import Operation
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.printer.indices import add, scaled
-from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.scalars import bare, c_type, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import BoxesAttr, cut
 from treadle.dialects.cuda.layout import Mode, is_interleaved
+from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.tensor_maps import shared_axis
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of
 from treadle.dialects.cuda.warpgroups import result_axes
 from treadle.dialects.diagram.array import axes_of
@@ -29,7 +31,7 @@ def print_on_the_way_out(writer: KernelWriter, op: Operation) -> bool:
         case cuda.TensorStoreOp():
             _store(writer, op)
         case cuda.TensorWaitOp():
-            writer.text.line(f"if (thread == 0) {writer.call('tensor_store_wait')}<{op.pending.data}>();")
+            writer.text.line(f"{_one(op)} {writer.call('tensor_store_wait')}<{op.pending.data}>();")
         case _:
             return False
     return True
@@ -59,13 +61,23 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
 
 
 def _store(writer: KernelWriter, op: cuda.TensorStoreOp) -> None:
-    with writer.names.scope(), writer.text.block("if (thread == 0)"):
+    tile, offsets = writer.values[op.tile], [writer.values[each] for each in op.offsets]
+    if op.by_groups is not None:
+        axis, rows = shared_axis(op.boxes), op.boxes.rows // op.shares
+        offsets[axis] = add([term(offsets[axis]), scaled("warpgroup", op.map_type.shape[axis])])
+        tile = add([tile, scaled("warpgroup", rows * op.boxes.span.data)])
+    with writer.names.scope(), writer.text.block(_one(op)):
         box = writer.names.fresh("box")
-        tile, at = box_place(writer.values[op.tile], op.boxes, [writer.values[each] for each in op.offsets], box)
+        tile, at = box_place(tile, op.boxes, offsets, box)
         print_for_each_box(
             writer, op.boxes, box, f"{writer.call('tensor_store')}({writer.values[op.map]}, {tile}, {at});"
         )
         writer.text.line(f"{writer.call('tensor_store_commit')}();")
+
+
+def _one(op: cuda.TensorStoreOp | cuda.TensorWaitOp) -> str:
+    """The condition of the thread that does it, for all consumers or for its warpgroup."""
+    return "if (thread == 0)" if op.by_groups is None else f"if (thread % {WARPGROUP} == 0)"
 
 
 def print_for_each_box(writer: KernelWriter, boxes: BoxesAttr, box: str, statement: str) -> None:

@@ -19,6 +19,7 @@ from treadle.compiler.printer.together import Together
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.order import FIRST_OF_GROUP
 from treadle.dialects.cuda.promoted import parts_of_product
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
@@ -62,6 +63,8 @@ class WarpgroupPrinter:
                 self.ready(op)
             case cuda.AcquireOp():
                 self.acquire(op)
+            case cuda.AcquireBesideOp():
+                self.acquire_turn(op.beside, op.turn_beside)
             case cuda.ExpectOp():
                 self.expect(op)
             case cuda.ArriveOp():
@@ -148,8 +151,12 @@ class WarpgroupPrinter:
             return "if (lane == 0) "
         return "if (thread == 0) "
 
-    def barrier(self) -> None:
-        """All consumers meet."""
+    def barrier(self, by_groups: bool) -> None:
+        """All consumers meet, or each warpgroup of them."""
+        if by_groups:
+            numbered = self.writer.call("barrier_numbered")
+            self.writer.text.line(f"{numbered}({FIRST_OF_GROUP} + warpgroup, {WARPGROUP});")
+            return
         threads = cuda.working_threads(self.writer.kernel)
         self.writer.text.line(f"{self.writer.call('barrier_named')}<{CONSUMER_BARRIER}>({threads});")
 
@@ -184,10 +191,13 @@ class WarpgroupPrinter:
 
     def acquire(self, op: cuda.AcquireOp) -> None:
         self.gathers.before(op)
-        stage, use = self._place(op.ring, op.turn)
-        empty = add([str(stages_of(op.ring)), stage])
+        self.acquire_turn(op.ring, op.turn)
+
+    def acquire_turn(self, ring: SSAValue, turn: SSAValue) -> None:
+        stage, use = self._place(ring, turn)
+        empty = add([str(stages_of(ring)), stage])
         wait = self.writer.call("mbarrier_wait")
-        self.writer.text.line(f"{wait}(&{self.writer.values[op.ring]}[{empty}], ({add([use, '1'])}) % 2);")
+        self.writer.text.line(f"{wait}(&{self.writer.values[ring]}[{empty}], ({add([use, '1'])}) % 2);")
 
     def expect(self, op: cuda.ExpectOp) -> None:
         stage, _ = self._place(op.ring, op.turn)

@@ -52,7 +52,17 @@ from treadle.dialects.cuda.parts import PartsOp
 from treadle.dialects.cuda.placed import PlacedAccess, Scatter
 from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.promoted import ProductOfWarpgroupsOp, PromotedProductOp
-from treadle.dialects.cuda.rings import AcquireOp, ArriveOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
+from treadle.dialects.cuda.rings import (
+    AcquireBesideOp,
+    AcquireOp,
+    ArriveOp,
+    AwaitOp,
+    ExpectOp,
+    ReadyOp,
+    ReleaseOp,
+    RingOp,
+    RingType,
+)
 from treadle.dialects.cuda.roles import RolesOp, roles_of, threads_at, working_threads
 from treadle.dialects.cuda.selections import KeepOp, SelectedBeforeOp, SelectedOp, SelectOp
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
@@ -67,6 +77,7 @@ from treadle.dialects.cuda.warpgroups import WarpgroupDrainOp, WarpgroupProductO
 Cuda = Dialect(
     "cuda",
     [
+        AcquireBesideOp,
         AcquireOp,
         AlignmentOp,
         ArriveOp,
@@ -128,6 +139,7 @@ __all__ = [
     "ANY_STRIDES",
     "ORDERING",
     "WHOLE_SECTORS",
+    "AcquireBesideOp",
     "AcquireOp",
     "AlignmentOp",
     "ArriveOp",

@@ -61,7 +61,7 @@ def _met_since(last: Operation | None, asking: Operation, place: Place) -> bool 
     is neither."""
     met: list[scf.ForOp] = []  # loops of which each turn ends with a meeting behind it
     while last is not None:
-        if isinstance(last, BarrierOp | ReadyOp):
+        if isinstance(last, ReadyOp) or (isinstance(last, BarrierOp) and last.by_groups is None):
             return True
         if last is asking or (isinstance(last, GlobalAccess) and _reaches(last, place)):
             return False

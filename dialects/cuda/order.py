@@ -14,6 +14,9 @@ from treadle.dialects.cuda.roles import RolesOp
 FIRST_BARRIER = 2
 """The named barrier of the first warpgroup; the others' follow. At barrier 1 all consumers meet."""
 
+FIRST_OF_GROUP = 5
+"""The named barrier at which the first warpgroup meets for itself; the others' follow."""
+
 
 class _Ordering(IRDLOperation):
     """What only consumers do, of which there are two warpgroups or more."""

@@ -271,6 +271,56 @@ class AcquireOp(_OnRing):
 
 
 @irdl_op_definition
+class AcquireBesideOp(IRDLOperation):
+    """The producer waits for the stage of a turn until it could acquire a turn of another ring: whatever consumers read
+    of the stage, they have read when they release what that ring had in the place before. They release the stage by no
+    operation of its own (PTX ISA 9.7.13.15.16).
+
+    ```
+    cuda.acquire_beside %Q_ring[%turn], %K_ring[%turn_2] : !cuda.ring<1>, !cuda.ring<2>
+    ```
+    """
+
+    name = "cuda.acquire_beside"
+
+    ring = operand_def(RingType)
+    turn = operand_def(IndexType())
+    beside = operand_def(RingType)
+    turn_beside = operand_def(IndexType())
+
+    def __init__(self, ring: SSAValue, turn: SSAValue, beside: SSAValue, turn_beside: SSAValue):
+        super().__init__(operands=[ring, turn, beside, turn_beside])
+
+    def verify_(self) -> None:
+        if self.ring is self.beside:
+            raise VerifyException("a turn is acquired beside one of another ring")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        ring, turn = parse_element(parser)
+        parser.parse_punctuation(",")
+        beside, turn_beside = parse_element(parser)
+        attributes = parse_attributes(parser)
+        own = parser.parse_type()
+        parser.parse_punctuation(",")
+        op = cls(
+            parser.resolve_operand(ring, own),
+            parser.resolve_operand(turn, IndexType()),
+            parser.resolve_operand(beside, parser.parse_type()),
+            parser.resolve_operand(turn_beside, IndexType()),
+        )
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_element(printer, self.ring, self.turn)
+        printer.print_string(", ")
+        print_element(printer, self.beside, self.turn_beside)
+        print_types(printer, self, (self.ring.type, self.beside.type))
+
+
+@irdl_op_definition
 class AwaitOp(_OnRing):
     """A consumer waits until the bytes of this turn have come (PTX ISA 9.7.13.15.16).
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import IndexType, MemRefType
-from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, var_operand_def
+from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.roles import RolesOp
 from treadle.dialects.cuda.tensor_maps import TensorMapType, check_mapped
 from treadle.dialects.cuda.tiles import boxes_of
 from treadle.dialects.cuda.waits import Pending
@@ -39,7 +40,11 @@ class TensorStoreOp(IRDLOperation):
 
     ```
     cuda.tensor_store %C_staged into %C_map[%m0, %n0] : !Cs, !C_map
+    cuda.tensor_store %C_staged into %C_map[%m0, %n0] by groups : !Cs, !C_map
     ```
+
+    `by groups`: a thread of each consumer warpgroup copies an equal share of the rows of the boxes, which that
+    warpgroup has written, once it has met among itself (`cuda.barrier by groups`).
     """
 
     name = "cuda.tensor_store"
@@ -47,9 +52,16 @@ class TensorStoreOp(IRDLOperation):
     tile = operand_def(MemRefType)
     map = operand_def(TensorMapType)
     offsets = var_operand_def(IndexType())
+    by_groups = opt_prop_def(UnitAttr)
 
-    def __init__(self, tile: SSAValue, map: SSAValue, offsets: Sequence[SSAValue]):
-        super().__init__(operands=[tile, map, offsets])
+    def __init__(self, tile: SSAValue, map: SSAValue, offsets: Sequence[SSAValue], by_groups: bool = False):
+        properties = {"by_groups": UnitAttr() if by_groups else None}
+        super().__init__(operands=[tile, map, offsets], properties=properties)
+
+    @property
+    def shares(self) -> int:
+        """Warpgroups that copy the tile, each a share of it."""
+        return 1 if self.by_groups is None else _consumer_groups(self)
 
     @property
     def map_type(self) -> TensorMapType:
@@ -61,7 +73,7 @@ class TensorStoreOp(IRDLOperation):
         return boxes_of(self.tile.type)
 
     def verify_(self) -> None:
-        check_mapped(self.tile.type, self.map_type, len(self.offsets))
+        check_mapped(self.tile.type, self.map_type, len(self.offsets), self.shares)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -69,6 +81,7 @@ class TensorStoreOp(IRDLOperation):
         parser.parse_keyword("into")
         map = parser.parse_unresolved_operand()
         offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        by_groups = parse_by_groups(parser)
         attributes = parse_attributes(parser)
         tile_type = parser.parse_type()
         parser.parse_punctuation(",")
@@ -76,6 +89,7 @@ class TensorStoreOp(IRDLOperation):
             parser.resolve_operand(tile, tile_type),
             parser.resolve_operand(map, parser.parse_type()),
             [parser.resolve_operand(offset, IndexType()) for offset in offsets],
+            by_groups,
         )
         op.attributes |= attributes
         return op
@@ -87,13 +101,46 @@ class TensorStoreOp(IRDLOperation):
         printer.print_operand(self.map)
         printer.print_string("[")
         printer.print_list(self.offsets, printer.print_operand)
-        printer.print_string("]")
+        printer.print_string("]" if self.by_groups is None else "] by groups")
         print_types(printer, self, (self.tile.type, self.map.type))
 
 
 @irdl_op_definition
 class TensorWaitOp(Pending):
     """The thread that started tensor stores waits until at most `pending` of its newest groups still read shared memory
-    (PTX ISA 9.7.9.27.2.2, cp.async.bulk.wait_group.read). A barrier must follow before others write there again."""
+    (PTX ISA 9.7.9.27.2.2, cp.async.bulk.wait_group.read). A barrier must follow before others write there again.
+    `by groups`: the thread of each consumer warpgroup that started its share of such stores."""
 
     name = "cuda.tensor_wait"
+
+    by_groups = opt_prop_def(UnitAttr)
+
+    def __init__(self, pending: int = 0, by_groups: bool = False):
+        super().__init__(pending)
+        self.by_groups = UnitAttr() if by_groups else None
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        parser.parse_keyword("pending")
+        op = cls(parser.parse_integer(), parse_by_groups(parser))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" pending {self.pending.data}{'' if self.by_groups is None else ' by groups'}")
+        printer.print_op_attributes(self.attributes)
+
+
+def parse_by_groups(parser: Parser) -> bool:
+    if parser.parse_optional_keyword("by") is None:
+        return False
+    parser.parse_keyword("groups")
+    return True
+
+
+def _consumer_groups(op: Operation) -> int:
+    """Of the roles around an operation; one outside of any."""
+    around = op.parent_op()
+    while around is not None and not isinstance(around, RolesOp):
+        around = around.parent_op()
+    return 1 if around is None else around.consumer_groups.data

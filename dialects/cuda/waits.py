@@ -6,10 +6,12 @@ from typing import Self
 
 from xdsl.dialects.builtin import (
     IntAttr,
+    UnitAttr,
 )
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
 )
 from xdsl.parser import Parser
@@ -62,10 +64,14 @@ class WaitOp(Pending):
 
 @irdl_op_definition
 class BarrierOp(IRDLOperation):
-    """All threads of the block meet; what they wrote to shared memory before is seen after."""
+    """All threads of the block meet, or in a role all of the role; what they wrote to shared memory before is seen
+    after. `cuda.barrier by groups`: those of each consumer warpgroup meet among themselves."""
 
     name = "cuda.barrier"
-    assembly_format = "attr-dict"
 
-    def __init__(self) -> None:
-        super().__init__()
+    by_groups = opt_prop_def(UnitAttr)
+
+    assembly_format = "(`by` `groups` $by_groups^)? attr-dict"
+
+    def __init__(self, by_groups: bool = False) -> None:
+        super().__init__(properties={"by_groups": UnitAttr() if by_groups else None})

@@ -1,0 +1,88 @@
+"""What a block loses between two pieces, where it takes one after another: its tensor cores, or what else it is bound
+by, idle while the last products and scores of one piece have nothing to hide behind, and until the tiles of the next
+are there.
+
+Within a piece a warpgroup multiplies while it, or another, computes scores. At the begin there are no products yet but
+the first of each, at the end no scores. If all meet at the end of a piece, as they do where one thread sends the result
+of all, nothing of this hides behind another piece, and what the next one holds is asked for only then. Where each sends
+its own rows (`passes/grids/apart.py`), one begins the next piece while another ends this one; and what a piece holds
+comes when the last product with its place is done (`passes/grids/early.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from treadle.compiler.amounts import Amount, choice, most
+from treadle.compiler.cost.clusters import L2_PORT
+from treadle.compiler.cost.plan import Plan
+from treadle.compiler.machines import Machine
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a warpgroup does in a piece, in clocks of a quarter SM that it had for itself."""
+
+    groups: Amount
+    """Warpgroups that compute."""
+    products: Amount
+    scores: Amount
+    """And all else that is computed in steps."""
+    steps: Amount
+    last: Amount
+    """The part of the products that the last one of a step takes, which comes a step later."""
+    after: Amount
+    """What is computed behind the steps: of all warpgroups."""
+    has_scores: bool = True
+    """Whether steps compute what they multiply next."""
+
+    def step(self) -> tuple[Amount, Amount, Amount]:
+        """The first products of a step, what is computed, and the last product."""
+        steps = most(self.steps, 1)
+        products = self.products / steps
+        return products * (1 - self.last), self.scores / steps, products * self.last
+
+    def alone(self) -> Amount:
+        """What a piece that overlaps with no other takes longer than a part of many steps.
+
+        Tensor cores have the first products of all warpgroups to do until the first has computed its scores, which then
+        share the units; and the last products of all but one while that one computes its last scores. If scores are
+        what takes longest, they wait for the first product, and nothing is computed during the last."""
+        if not self.has_scores:
+            return 0
+        first, scores, last = self.step()
+        others = self.groups - 1
+        idle = self.groups * most(scores - others * first, 0) + most(scores - others * last, 0)
+        multiply, compute = self.groups * self.products, self.groups * self.scores
+        return most(multiply + idle, compute + first + last) - most(multiply, compute) + self.after
+
+
+def exposed(piece: Piece, overlaps: bool) -> Amount:
+    """Of a piece that follows another in its block, what neither that one nor the next hides; `overlaps`: whether
+    warpgroups end pieces by themselves, so that others work meanwhile."""
+    return choice(piece.groups > 1, 0, piece.alone()) if overlaps else piece.alone()
+
+
+def waits_for_tiles(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) -> Amount:
+    """Of all warpgroups of a block between two pieces, until what the next one holds is there, and the first tile of
+    its stream, which the producer asks for behind that; `overlaps`: whether it comes early."""
+    tiles = [tile.elements * tile.width for tile in plan.tiles if tile.role == "shared"]
+    if not tiles:
+        return 0
+    held = sum(tiles)
+    _, scores, last = piece.step()
+    latency = machine.levels["device"].latency
+    if not overlaps:
+        brought = latency + (held + _first_bytes(plan)) / L2_PORT
+        return most(brought - piece.after, 0)
+    brought = latency + held / L2_PORT - scores - last - piece.after / piece.groups
+    return most(brought, 0)
+
+
+def _first_bytes(plan: Plan) -> Amount:
+    """Of the tile that the first product of a stream needs."""
+    return next((tile.elements * tile.width for tile in plan.tiles if tile.role == "staged"), 0)
+
+
+def mean_steps(plan: Plan, sizes: Mapping[str, int]) -> Amount:
+    return sum(pieces.mean(sizes) for pieces in plan.streams)
