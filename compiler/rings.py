@@ -187,12 +187,15 @@ class _Run:
     acquired: set[tuple[SSAValue, int]] = field(default_factory=set[tuple[SSAValue, int]])
     awaited: set[tuple[SSAValue, int, int]] = field(default_factory=set[tuple[SSAValue, int, int]])
     """By which of the consumers."""
+    read: dict[tuple[SSAValue, int, SSAValue], int] = field(default_factory=dict[tuple[SSAValue, int, SSAValue], int])
+    """For a turn of a ring and another ring: the last turn of that which is awaited before the next of this."""
     turns: Turns = field(default_factory=Turns)
     problems: list[str] = field(default_factory=list[str])
     is_whole: bool = True
     """Whether the roles end where they do here: else what waits may be let through by what comes later."""
 
     def run(self, *roles: Sequence[Event | Handing]) -> list[str]:
+        self._note_reads(roles[1])
         at = [0] * len(roles)
         moved = True
         while moved and not self.problems:
@@ -208,6 +211,13 @@ class _Run:
         if not self.problems and self.is_whole:
             self._end()
         return self.problems
+
+    def _note_reads(self, consumer: Sequence[Event | Handing]) -> None:
+        last: dict[SSAValue, int] = {}
+        for event in consumer:
+            if isinstance(event, Event) and isinstance(event.op, cuda.AwaitOp):
+                self.read |= {(ring, turn, event.ring): event.turn for ring, turn in last.items()}
+                last[event.ring] = event.turn
 
     def _may(self, event: Event | Handing) -> bool:
         """Whether a wait lets through: it sees no more of a barrier than the parity of its phase."""
@@ -259,10 +269,15 @@ class _Run:
                 self.empty[stage] = self.released[stage] // self.groups
 
     def _acquire_beside(self, event: Event) -> None:
-        """Consumers release the stage by no operation of its own: they must at least have found what was there."""
-        before = event.turn - stages_of(event.ring)
+        """Consumers release the stage by no operation of its own: they must have found what was there, and given back
+        all turns of the other ring that they found while they had it."""
+        before, other = event.turn - stages_of(event.ring), event.beside
+        assert other is not None
         if before >= 0 and any((event.ring, before, group) not in self.awaited for group in range(self.groups)):
             self.problems.append(f"{event} before turn {before} was awaited")
+        last, known = self.read.get((event.ring, before, other.ring), -1), other.turn - stages_of(other.ring)
+        if last > known:
+            self.problems.append(f"{event} when turn {known} of %{other.ring.name_hint} is given back, not {last}")
         self.acquired.add((event.ring, event.turn))
 
     def _bring(self, event: Event, bytes: int) -> None:
