@@ -95,8 +95,10 @@ FIRST = {
     "selections: whole pieces end elsewhere": 13,
     "compiler/printer/products": 5,
     "cuda_cluster": 1,
+    "passes/grids/apart": 2,
     "passes/grids/beside": 1,
     "passes/grids/cluster_laws": 1,
+    "passes/grids/early": 2,
     "passes/grids/renumber": 1,
 }
 """The number of the program that meets the mistakes of a file, or one of them, which runs before all others."""

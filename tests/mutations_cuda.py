@@ -271,6 +271,37 @@ MUTATIONS: dict[str, Mutation] = {
         "loop = scf.ForOp(walk.begin, walk.step, walk.step,",
     ),
     "persist: rounds overlap": ("passes/grids/serpentine", "at.product(round, blocks)", "at.product(round, one)"),
+    # Pieces that overlap.
+    "overlap: what is held comes a turn early": (
+        "passes/grids/early",
+        'numbers.sum(numbers.constant(stages - 1), done, "turn_beside")',
+        'numbers.sum(numbers.constant(stages - 2), done, "turn_beside")',
+    ),
+    "overlap: what is held comes with every turn": (
+        "passes/grids/early",
+        'test = arith.CmpiOp(_own(op.turn), turn, "eq")',
+        'test = arith.CmpiOp(_own(op.turn), turn, "uge")',
+    ),
+    "overlap: turns of what is held are not counted": (
+        "passes/grids/early",
+        "numbers.choice(has_turns, numbers.constant(1), zero)",
+        "numbers.choice(has_turns, zero, zero)",
+    ),
+    "overlap: warpgroups meet for a share of another": (
+        "compiler/printer/tensor_stores",
+        'tile = add([tile, scaled("warpgroup", rows * op.boxes.span.data)])',
+        "tile = add([tile])",
+    ),
+    "overlap: one thread waits for what each has sent": (
+        "passes/grids/apart",
+        "if isinstance(op, cuda.TensorStoreOp | cuda.TensorWaitOp):",
+        "if isinstance(op, cuda.TensorStoreOp):",
+    ),
+    "overlap: warpgroups do not meet": (
+        "compiler/printer/warpgroups",
+        'self.writer.text.line(f"{numbered}({FIRST_OF_GROUP} + warpgroup, {WARPGROUP});")',
+        "pass",
+    ),
     # Grids of a block for each piece.
     "order: pieces are left out": (
         "cuda_order_blocks",

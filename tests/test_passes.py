@@ -410,7 +410,15 @@ func.func @f(%X: !X) -> (!r, !r, !c) {
 
 @pytest.mark.parametrize(
     "name",
-    ["warp-specialization", "pipelining", "cuda-store-tensors", "cuda-persist", "cuda-ping-pong", "coalescing"],
+    [
+        "warp-specialization",
+        "pipelining",
+        "cuda-store-tensors",
+        "cuda-persist",
+        "cuda-overlap-pieces",
+        "cuda-ping-pong",
+        "coalescing",
+    ],
 )
 def test_a_pass_on_kernels_of_threads_refuses_what_is_above(name: str) -> None:
     module = load_module(ROOT / "examples" / "softmax.mlir")

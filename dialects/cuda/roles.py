@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from xdsl.dialects.builtin import IntAttr
+from xdsl.dialects.builtin import IntAttr, UnitAttr
 from xdsl.ir import Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
@@ -157,3 +157,17 @@ def working_threads(kernel: KernelOp) -> int:
     """Threads that compute: all, or those of the consumers."""
     roles = roles_of(kernel)
     return kernel.threads.data if roles is None else WARPGROUP * roles.consumer_groups.data
+
+
+def consumers_around(op: Operation) -> int:
+    """The consumer warpgroups that an operation is of; 0 where it is of no consumers."""
+    block, around = op.parent, op.parent_op()
+    while around is not None and not isinstance(around, RolesOp):
+        block, around = around.parent, around.parent_op()
+    return around.consumer_groups.data if around is not None and block is around.consumers.block else 0
+
+
+def check_by_groups(op: Operation, by_groups: UnitAttr | None) -> None:
+    """That what each warpgroup does for itself is done by several (VerifyException)."""
+    if by_groups is not None and consumers_around(op) < 2:
+        raise VerifyException(f"'{op.name}' by groups: expected among two or more consumers of cuda.roles")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 from treadle.dialects.cuda.boxes import BoxesAttr
-from treadle.dialects.cuda.roles import RolesOp
+from treadle.dialects.cuda.roles import check_by_groups, consumers_around
 from treadle.dialects.cuda.tensor_maps import TensorMapType, check_mapped
 from treadle.dialects.cuda.tiles import boxes_of
 from treadle.dialects.cuda.waits import Pending
@@ -61,7 +61,7 @@ class TensorStoreOp(IRDLOperation):
     @property
     def shares(self) -> int:
         """Warpgroups that copy the tile, each a share of it."""
-        return 1 if self.by_groups is None else _consumer_groups(self)
+        return 1 if self.by_groups is None else consumers_around(self)
 
     @property
     def map_type(self) -> TensorMapType:
@@ -73,6 +73,7 @@ class TensorStoreOp(IRDLOperation):
         return boxes_of(self.tile.type)
 
     def verify_(self) -> None:
+        check_by_groups(self, self.by_groups)
         check_mapped(self.tile.type, self.map_type, len(self.offsets), self.shares)
 
     @classmethod
@@ -119,6 +120,10 @@ class TensorWaitOp(Pending):
         super().__init__(pending)
         self.by_groups = UnitAttr() if by_groups else None
 
+    def verify_(self) -> None:
+        super().verify_()
+        check_by_groups(self, self.by_groups)
+
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         parser.parse_keyword("pending")
@@ -136,11 +141,3 @@ def parse_by_groups(parser: Parser) -> bool:
         return False
     parser.parse_keyword("groups")
     return True
-
-
-def _consumer_groups(op: Operation) -> int:
-    """Of the roles around an operation; one outside of any."""
-    around = op.parent_op()
-    while around is not None and not isinstance(around, RolesOp):
-        around = around.parent_op()
-    return 1 if around is None else around.consumer_groups.data

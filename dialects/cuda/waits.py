@@ -18,6 +18,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.cuda.roles import check_by_groups
+
 
 @irdl_op_definition
 class CommitOp(IRDLOperation):
@@ -75,3 +77,6 @@ class BarrierOp(IRDLOperation):
 
     def __init__(self, by_groups: bool = False) -> None:
         super().__init__(properties={"by_groups": UnitAttr() if by_groups else None})
+
+    def verify_(self) -> None:
+        check_by_groups(self, self.by_groups)

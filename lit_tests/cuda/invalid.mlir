@@ -506,6 +506,47 @@ func.func private @f(!cuda.ring<0>)
 
 // -----
 
+// CHECK: a turn is acquired beside one of another ring
+cuda.kernel @k (%t: index) threads 32 shared 0 {
+  %r = cuda.ring at 0 consumers 1 : !cuda.ring<2>
+  cuda.acquire_beside %r[%t], %r[%t] : !cuda.ring<2>, !cuda.ring<2>
+}
+
+// -----
+
+// CHECK: 'cuda.barrier' by groups: expected among two or more consumers of cuda.roles
+cuda.kernel @k () threads 256 shared 0 {
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    cuda.barrier by groups
+  }
+}
+
+// -----
+
+// CHECK: 'cuda.tensor_wait' by groups: expected among two or more consumers of cuda.roles
+cuda.kernel @k () threads 384 shared 0 {
+  cuda.roles registers 0, 0 producer {
+    cuda.tensor_wait pending 0 by groups
+  } consumers 2 {
+  }
+}
+
+// -----
+
+// CHECK: 128 rows of a box are no 3 shares of 8 rows or more
+!R = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!Rs = memref<128x32xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [128, 32], span = 32>>>
+cuda.kernel @k (%R_map: !cuda.tensor_map<[64, 32], !R>, %m0: index) threads 512 shared 8192 {
+  %R_staged = cuda.shared at 0 : !Rs
+  cuda.roles registers 0, 0 producer {
+  } consumers 3 {
+    cuda.tensor_store %R_staged into %R_map[%m0, %m0] by groups : !Rs, !cuda.tensor_map<[64, 32], !R>
+  }
+}
+
+// -----
+
 // CHECK: lanes arrive at a ring that is not filled by lanes
 cuda.kernel @k (%t: index) threads 32 shared 0 {
   %r = cuda.ring at 0 consumers 1 : !cuda.ring<2>

@@ -217,6 +217,37 @@ cuda.kernel @leaves (%R_map: !R_map, %m0: index) threads 256 shared 6144 {
   }
 }
 
+// Each of two warpgroups sends its own rows.
+
+!R2s = memref<128x32xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [128, 32], span = 32>>>
+
+// CHECK-LABEL: cuda.kernel @leaves_by_groups
+// CHECK:      cuda.barrier by groups {note = 15 : i32}
+// CHECK-NEXT: cuda.tensor_store %R_staged into %R_map[%m0, %m0] by groups {note = 16 : i32} : memref<128x32xf16, {{.*}}>, !cuda.tensor_map<[64, 32], {{.*}}>
+// CHECK-NEXT: cuda.tensor_wait pending 0 by groups {note = 17 : i32}
+cuda.kernel @leaves_by_groups (%R_map: !R_map, %m0: index) threads 384 shared 8192 {
+  %R_staged = cuda.shared at 0 : !R2s
+  cuda.roles registers 0, 0 producer {
+  } consumers 2 {
+    cuda.barrier by groups {note = 15 : i32}
+    cuda.tensor_store %R_staged into %R_map[%m0, %m0] by groups {note = 16 : i32} : !R2s, !R_map
+    cuda.tensor_wait pending 0 by groups {note = 17 : i32}
+  }
+}
+
+// What is acquired beside a turn of another ring.
+
+// CHECK-LABEL: cuda.kernel @beside
+// CHECK: cuda.acquire_beside %Q_ring[%t], %K_ring[%u] {note = 18 : i32} : !cuda.ring<1>, !cuda.ring<2>
+cuda.kernel @beside (%t: index, %u: index) threads 256 shared 48 {
+  %Q_ring = cuda.ring at 0 consumers 1 : !cuda.ring<1>
+  %K_ring = cuda.ring at 16 consumers 1 : !cuda.ring<2>
+  cuda.roles registers 0, 0 producer {
+    cuda.acquire_beside %Q_ring[%t], %K_ring[%u] {note = 18 : i32} : !cuda.ring<1>, !cuda.ring<2>
+  } consumers 1 {
+  }
+}
+
 // Lanes of the producer fill the stages of a ring, and arrive behind their copies.
 
 // CHECK-LABEL: cuda.kernel @by_lanes
