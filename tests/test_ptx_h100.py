@@ -15,6 +15,7 @@ import test_clusters
 import test_clusters_along
 import test_finish
 import test_hopper_roles
+import test_overlap_pieces
 import test_persistent
 import test_ping_pong
 import test_promoted_sums
@@ -157,6 +158,9 @@ CASES = {
     "products that take pieces": Case(
         partial(test_persistent.made, test_persistent.PRODUCT), {"m": 300, "n": 520, "k": 136}
     ),
+    "pieces that overlap": Case(
+        partial(test_persistent.made, test_overlap_pieces.CAUSAL), {"b": 1, "h": 2, "q": 300, "x": 300}
+    ),
     "clusters of two": Case(
         partial(test_clusters.made, test_clusters.PRODUCT), {"m": 256, "n": 512, "k": 200}, CLUSTERS
     ),
@@ -191,7 +195,9 @@ def test_kernels_of_every_kind(name: str) -> None:
 
 @pytest.mark.sample(1, each=False)
 @pytest.mark.parametrize("seed", range(1, 4))
-@pytest.mark.parametrize("name", ["causal", "B transposed", "clusters of two", "a residual in pieces"])
+@pytest.mark.parametrize(
+    "name", ["causal", "pieces that overlap", "B transposed", "clusters of two", "a residual in pieces"]
+)
 def test_any_order(name: str, seed: int) -> None:
     """Other warps go first, and what is asynchronous is done at other moments."""
     case = CASES[name]

@@ -79,9 +79,13 @@ def _held(
     beside = _beside(readers, tiles[0], rings)
     if beside is None:
         return Reason(LAW, f"{name} is not read beside one ring")
-    if _together(ring) != _together(beside):
+    if _together(ring) not in (ALONE, _together(beside)):
         return Reason("blocks that bring a tile together walk the same loops", f"other blocks bring {name}")
     return Held(tiles[0], ring, beside, acquire, fill, awaits[0], releases[0])
+
+
+ALONE = (1, 1)
+"""A block that brings a tile by itself."""
 
 
 def _together(ring: SSAValue) -> tuple[int, int]:
