@@ -81,7 +81,7 @@ def kernels_then() -> Mapping[str, Mapping[str, Any]]:
     return json.loads((results.RESULTS / f"kernels-{DEVICE}.json").read_text(encoding="utf-8"))["kernels"]
 
 
-def row(each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: bool) -> Row:
+def row(each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: bool = False) -> Row:
     """It is measured by repeating it, so that what fits L2 is found there. `overlaps`: whether pieces do, as they did
     not when these were measured."""
     module = parse_module(each.program)

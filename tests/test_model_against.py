@@ -54,3 +54,4 @@ def test_a_kernel_is_estimated_as_it_was_made(name: str):
     then = model_against.row(measured, kernel, machine)
     even = model_against.row(measured, {**kernel, "section": 16}, machine)
     assert then.predicted_us > 1.15 * even.predicted_us
+    assert model_against.row(measured, kernel, machine, True).predicted_us < then.predicted_us
