@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from treadle.compiler.amounts import Amount, choice, most
+from treadle.compiler.amounts import Amount, most
 from treadle.compiler.cost.clusters import L2_PORT
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.machines import Machine
@@ -59,8 +59,8 @@ class Piece:
 
 def exposed(piece: Piece, overlaps: bool) -> Amount:
     """Of a piece that follows another in its block, what neither that one nor the next hides; `overlaps`: whether
-    warpgroups end pieces by themselves, so that others work meanwhile."""
-    return choice(piece.groups > 1, 0, piece.alone()) if overlaps else piece.alone()
+    warpgroups end pieces by themselves, so that others work meanwhile. What one does alone adds up anyway."""
+    return 0 if overlaps else piece.alone()
 
 
 def waits_for_tiles(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) -> Amount:
