@@ -76,3 +76,43 @@ def is_at_the_end_of_a_loop(op: cuda.BarrierOp | cuda.WaitOp) -> bool:
     """The one wait that a kernel may do without: it is for loops of no turn, which leave copies under way that were
     asked for before."""
     return isinstance(op, cuda.WaitOp) and isinstance(op.prev_op, scf.ForOp)
+
+
+TURNED = """
+!X = tensor<2x8x32xf32, #diagram.array<[l, i, n]>>
+!W = tensor<4x32xf32, #diagram.array<[j, n]>>
+!a = tensor<4xf32, #diagram.array<[j]>>
+!f = tensor<8xf32, #diagram.array<[i]>>
+!i = tensor<8xi32, #diagram.array<[i]>>
+!g = tensor<8x4xf32, #diagram.array<[i, j]>>
+!C = tensor<2x8x4xf32, #diagram.array<[l, i, j]>>
+func.func @turned(%X: !X, %W: !W, %a: !a) -> !C {
+  %i = diagram.index -> !i
+  %f = diagram.cast %i : !i -> !f
+  %g = diagram.map (%p = %f : !f, %b = %a : !a) -> !g {
+    %t = arith.mulf %p, %b : f32
+    %c = math.cos %t : f32
+    diagram.yield %c : f32
+  }
+  %P = diagram.contract %X, %W over [n] accumulate f32 : !X, !W -> !C
+  %C = diagram.map (%p = %P : !C, %b = %g : !g) -> !C {
+    %c = arith.mulf %p, %b : f32
+    diagram.yield %c : f32
+  }
+  func.return %C : !C
+}
+"""
+"""While `a` is on its way to shared memory, `f` goes through it to other threads, which takes a barrier."""
+
+
+def test_a_barrier_before_the_wait_shows_no_copy() -> None:
+    """What an asynchronous copy brings is read after a wait and a barrier, in this order."""
+    road = compiled(TURNED)
+    block = road.kernels[0].body.block
+    (read,) = (op for op in block.ops if isinstance(op, cuda.ReadOp) and op.source.name_hint == "a_shared")
+    before = [*block.ops][: [*block.ops].index(read)]
+    last = max(i for i, op in enumerate(before) if isinstance(op, cuda.WaitOp))
+    assert any(isinstance(op, cuda.BarrierOp) for op in before[last:])
+    for seed in SEEDS:
+        road.backend().seed = seed
+        road.run(road.inputs({}))

@@ -2,7 +2,8 @@
 
 The analysis follows the order of execution. It knows, for every tile, whether it was written or read since the last
 barrier; an operation that reads a written tile, or writes a read or written one, needs a barrier before it. A loop is
-entered with what reaches its beginning from before and from its own end. Stages of a pipelined tile inside their own
+entered with what reaches its beginning from before and from its own end. What an asynchronous copy brings is written
+when the wait for it is over: a barrier before that shows nothing of it. Stages of a pipelined tile inside their own
 loop are left to `pipelining`, which placed that loop's barriers."""
 
 from __future__ import annotations
@@ -26,13 +27,28 @@ class _State:
 
     written: set[SSAValue] = field(default_factory=set[SSAValue])
     read: set[SSAValue] = field(default_factory=set[SSAValue])
+    under_way: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """Tiles that copies are on their way to, which no barrier makes seen before somebody waits for them; how many
+    groups were closed since they began."""
 
     def copy(self) -> _State:
-        return _State(set(self.written), set(self.read))
+        return _State(set(self.written), set(self.read), dict(self.under_way))
 
     def join(self, other: _State) -> None:
         self.written |= other.written
         self.read |= other.read
+        for tile, closed in other.under_way.items():
+            self.under_way[tile] = min(closed, self.under_way.get(tile, closed))
+
+    def met(self) -> _State:
+        """After a barrier."""
+        return _State(set(self.under_way), under_way=dict(self.under_way))
+
+    def closed(self) -> None:
+        self.under_way = {tile: closed + 1 for tile, closed in self.under_way.items()}
+
+    def waited(self, pending: int) -> None:
+        self.under_way = {tile: closed for tile, closed in self.under_way.items() if closed <= pending}
 
 
 def base_of(tile: SSAValue) -> SSAValue:
@@ -90,7 +106,11 @@ class _Walk:
         """Follow one block; with `insert`, mend it on the way. Gives the state at its end."""
         for op in list(block.ops):
             if isinstance(op, cuda.ClusterWaitOp) or (isinstance(op, cuda.BarrierOp) and op.by_groups is None):
-                state = _State()
+                state = state.met()
+            elif isinstance(op, cuda.CommitOp):
+                state.closed()
+            elif isinstance(op, cuda.WaitOp):
+                state.waited(op.pending.data)
             elif isinstance(op, scf.ForOp):
                 state = self._visit_loop(op, state, ignored, insert)
             elif isinstance(op, scf.IfOp):
@@ -106,7 +126,9 @@ class _Walk:
         if read & state.written or written & (state.written | state.read):
             if insert:
                 Rewriter.insert_op(cuda.BarrierOp(), InsertPoint.before(op))
-            state = _State()
+            state = state.met()
+        if isinstance(op, cuda.CopyOp) and op.asynchronous is not None:
+            state.under_way |= dict.fromkeys(written, 0)
         state.written |= written
         state.read |= read
         return state
