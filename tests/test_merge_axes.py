@@ -347,3 +347,53 @@ def test_the_gradient_of_attention_over_two_axes(machine: str) -> None:
     for result, value in zip(kernel.results, kernel(*given, backend="emulator"), strict=True):
         wanted = leaves[result.name.removeprefix("d")].grad.numpy()
         np.testing.assert_allclose(np.asarray(value, float), wanted, atol=2e-2 * np.abs(wanted).max())
+
+
+PAGED = """
+!Q = tensor<?x?x64xf16, #diagram.array<[b, q, d]>>
+!pages = tensor<?x16x64xf16, #diagram.array<[p, y, d]>>
+!values = tensor<?x16x64xf16, #diagram.array<[p, y, e]>>
+!table = tensor<?x?xi32, #diagram.array<[b, x]>>
+!n = tensor<?xi32, #diagram.array<[b]>>
+!K = tensor<?x?x16x64xf16, #diagram.array<[b, x, y, d]>>
+!V = tensor<?x?x16x64xf16, #diagram.array<[b, x, y, e]>>
+!S = tensor<?x?x?x16xf32, #diagram.array<[b, q, x, y]>>
+!P = tensor<?x?x?x16xf16, #diagram.array<[b, q, x, y]>>
+!r = tensor<?x?xf32, #diagram.array<[b, q]>>
+!O = tensor<?x?x64xf32, #diagram.array<[b, q, e]>>
+func.func @paged(%Q: !Q, %pages: !pages, %values: !values, %table: !table {diagram.up_to = "p"}, %n: !n) -> !O
+    attributes {sizes = #diagram.sizes<b = 2, q = 40, p = 30, x = 9>} {
+  %K = diagram.read %pages at "table[b, x], y, d" padded with (table = %table : !table) : !pages -> !K
+  %V = diagram.read %values at "table[b, x], y, e" padded with (table = %table : !table) : !values -> !V
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %W = diagram.where %S if "16 * x + y < n[b]" with (n = %n : !n) : !S
+  %m = diagram.reduce max %W over [x, y] : !S -> !r
+  %E = diagram.map (%s = %W : !S, %b = %m : !r) -> !S {
+    %t = arith.subf %s, %b : f32
+    %e = math.exp %t : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x, y] : !S -> !r
+  %P = diagram.cast %E : !S -> !P
+  %A = diagram.contract %P, %V over [x, y] accumulate f32 : !P, !V -> !O
+  %O = diagram.map (%a = %A : !O, %s = %l : !r) -> !O {
+    %o = arith.divf %a, %s : f32
+    diagram.yield %o : f32
+  }
+  func.return %O : !O
+}
+"""
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_pages_that_a_table_chooses_are_one_axis(machine: str) -> None:
+    """Entries say how long it is; the condition limits the stream, so that nothing behind a length is visited."""
+    kernel = treadle.compile(PAGED, machine=machine)
+    assert streams(kernel) == 1
+    assert "x_y < n[b]" in kernel.hierarchy
+    for b, q, p, x in ((2, 20, 11, 5), (1, 1, 1, 1), (3, 5, 7, 0)):
+        dice = np.random.default_rng(b)
+        table = dice.integers(0, p, (b, x)).astype(np.int32)
+        lengths = dice.integers(0, 16 * x + 1, b).astype(np.int32)
+        given = arrays((b, q, 64), (p, 16, 64), (p, 16, 64), seed=b)
+        verify(kernel, *(each * np.float16(0.3) for each in given), table, lengths)

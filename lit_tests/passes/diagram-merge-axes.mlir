@@ -79,3 +79,53 @@ func.func @apart(%S: !apart) -> !row {
   %l = diagram.reduce add %S over [x, y] : !apart -> !row
   func.return %l : !row
 }
+
+// Pages that a table names are keys one after another: the outer axis chooses entries, the inner one lies in a page. The
+// condition asks for positions in both together. Entries and pages keep their own axes.
+
+!pages = tensor<?x4x16xf16, #diagram.array<[p, s, d]>>
+!table = tensor<?x?xi32, #diagram.array<[b, x]>>
+!length = tensor<?xi32, #diagram.array<[b]>>
+!kept = tensor<?x?x4xi32, #diagram.array<[b, x, y]>>
+!keys = tensor<?x?x4x16xf16, #diagram.array<[b, x, y, d]>>
+!query = tensor<?x16xf16, #diagram.array<[b, d]>>
+!scores = tensor<?x?x4xf32, #diagram.array<[b, x, y]>>
+!most = tensor<?xf32, #diagram.array<[b]>>
+
+// CHECK-LABEL: func.func @paged
+// CHECK-SAME: sizes = #diagram.sizes<b = 2, x = 6, x_y = 24>
+// CHECK-NEXT: %kept_flat = diagram.collapse %kept [x, y] as x_y
+// CHECK-NEXT: %K = diagram.read %pages at "table[b, x_y // 4], x_y % 4, d" padded with (table = %table : tensor<?x?xi32, #diagram.array<[b, x]>>) : tensor<?x4x16xf16, #diagram.array<[p, s, d]>> -> tensor<?x?x16xf16, #diagram.array<[b, x_y, d]>>
+// CHECK-NEXT: %S = diagram.contract %Q, %K over [d]
+// CHECK-NEXT: %W = diagram.where %S if "x_y < length[b] and kept[b, x_y] == 1 and (2 * x_y + 3 > 5)" with (length = %length : tensor<?xi32, #diagram.array<[b]>>, kept = %kept_flat : tensor<?x?xi32, #diagram.array<[b, x_y]>>)
+// CHECK-NEXT: %m = diagram.reduce max %W over [x_y]
+func.func @paged(%Q: !query, %pages: !pages, %table: !table, %length: !length, %kept: !kept) -> !most
+    attributes {sizes = #diagram.sizes<b = 2, x = 6>} {
+  %K = diagram.read %pages at "table[b, x], y, d" padded with (table = %table : !table) : !pages -> !keys
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !query, !keys -> !scores
+  %W = diagram.where %S if "(x * 4 + y) < length[b] and kept[b, x, y] == 1 and 8 * x + 2 * y + 3 > 5" with (length = %length : !length, kept = %kept : !kept) : !scores
+  %m = diagram.reduce max %W over [x, y] : !scores -> !most
+  func.return %m : !most
+}
+
+// Not where a position is asked for along one of them, where rows are of another size, or where the outer axis says more
+// than which entry.
+
+// CHECK-LABEL: func.func @row_of_five
+// CHECK: %m = diagram.reduce max %W over [x, y]
+func.func @row_of_five(%Q: !query, %pages: !pages, %table: !table, %length: !length) -> !most {
+  %K = diagram.read %pages at "table[b, x], y, d" padded with (table = %table : !table) : !pages -> !keys
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !query, !keys -> !scores
+  %W = diagram.where %S if "x * 5 + y < length[b]" with (length = %length : !length) : !scores
+  %m = diagram.reduce max %W over [x, y] : !scores -> !most
+  func.return %m : !most
+}
+
+// CHECK-LABEL: func.func @further_on
+// CHECK: %m = diagram.reduce max %S over [x, y]
+func.func @further_on(%Q: !query, %pages: !pages, %table: !table) -> !most {
+  %K = diagram.read %pages at "table[b, x] + x, y, d" padded with (table = %table : !table) : !pages -> !keys
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !query, !keys -> !scores
+  %m = diagram.reduce max %S over [x, y] : !scores -> !most
+  func.return %m : !most
+}

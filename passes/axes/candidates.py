@@ -10,11 +10,11 @@ from typing import TypeAlias
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, is_array, sizes_of
-from treadle.dialects.diagram.condition import Read, axis_in, terms_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Reducing
+from treadle.passes.axes.divided import divides, is_place_alone, why_asked
 from treadle.passes.axes.joins import within
 
 Pair: TypeAlias = tuple[str, str]
@@ -68,7 +68,8 @@ class Candidates:
 
     def _may_lie_so(self, pair: Pair) -> bool:
         """Whether nothing but the order of axes in memory keeps two of them apart."""
-        both = all(len({*axes_of(value.type)} & {*pair}) != 1 for value in self.values)
+        values = [value for value in self.values if not is_place_alone(value, pair)]
+        both = all(len({*axes_of(value.type)} & {*pair}) != 1 for value in values)
         return both and all(_why_not_alike(op, pair) is None for op in self.ops)
 
     def why_not(self, pair: Pair) -> str | None:
@@ -85,7 +86,7 @@ class Candidates:
         for value in self.values:
             axes = axes_of(value.type)
             inside = [axis for axis in axes if axis in pair]
-            if not inside or value in between:
+            if not inside or value in between or is_place_alone(value, pair):
                 continue
             if len(inside) == 1:
                 return f"{label(value)} has '{inside[0]}' alone"
@@ -108,10 +109,12 @@ def _divides(op: ReduceOp, pair: Pair) -> bool:
 
 def _why_not_alike(op: Operation, pair: Pair) -> str | None:
     """Why an operation does not treat two axes as one."""
+    if isinstance(op, ReadOp) and divides(op, pair):
+        return None
     if not isinstance(op, WEAVING):
         return f"{op.name} knows one of them" if _touches(op, pair) else None
-    if isinstance(op, WhereOp) and (asked := [axis for axis in pair if axis in _asked(op)]):
-        return f"the condition '{op.condition.text.data}' asks for positions along '{asked[0]}'"
+    if isinstance(op, WhereOp) and (reason := why_asked(op, pair)) is not None:
+        return reason
     if not isinstance(op, Reducing):
         return None
     over = {*op.over_axes, *(axis for each in within(op) if _is_joined(op, pair) for axis in each.over_axes)}
@@ -129,12 +132,6 @@ def _is_inner(op: Reducing, pair: Pair) -> bool:
     """Whether a reduction is done with the one that uses it."""
     users = [use.operation for use in op.result.uses]
     return len(users) == 1 and _is_joined(users[0], pair) and next(within(users[0]), None) is op
-
-
-def _asked(op: WhereOp) -> set[str]:
-    """The axes whose positions a condition asks for."""
-    terms = terms_of(op.condition.condition)
-    return {axis_in(axis) for term in terms for axis in (term.axes if isinstance(term, Read) else (term,))}
 
 
 def _touches(op: Operation, pair: Pair) -> bool:

@@ -12,9 +12,10 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReduceOp
+from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.passes._functions import fresh_hint, note
+from treadle.passes.axes.divided import asked_together, read_divided
 
 LAW = "a tuple of axes is an axis"
 LONGEST_NAME = 63
@@ -27,6 +28,10 @@ def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str
     assert isinstance(terminator, func.ReturnOp)
     wanted = {value: value.type for value in terminator.operands if axes[0] in axes_of(value.type)}
     for op in list(block.ops):
+        if isinstance(op, WhereOp) and axes[0] in axes_of(op.result.type):
+            asked_together(op, axes, whole)
+        if isinstance(op, ReadOp) and axes[0] in axes_of(op.result.type):
+            read_divided(op, axes, whole, sizes_of(op.result.type)[axes[1]])
         for result in op.results:
             if axes[0] in axes_of(result.type):
                 Rewriter.replace_value_with_new_type(result, _merged(result.type, axes, whole))
@@ -41,8 +46,8 @@ def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str
 
 
 def _collapse(argument: SSAValue, axes: Sequence[str], whole: str, terminator: func.ReturnOp) -> None:
-    """An argument that is returned as it is stays what it is."""
-    uses = [use for use in argument.uses if use.operation is not terminator]
+    """An argument that is returned as it is stays what it is, and so does one that a read says where to find."""
+    uses = [use for use in argument.uses if use.operation is not terminator and not isinstance(use.operation, ReadOp)]
     if not uses:
         return
     first = argument.owner.first_op if isinstance(argument.owner, Block) else None

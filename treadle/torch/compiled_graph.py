@@ -19,7 +19,7 @@ from treadle.torch.groups import grouped
 from treadle.torch.options import Options
 from treadle.torch.outputs import members_read, outputs_of
 from treadle.torch.pieces import LEFT, Piece, best_pieces
-from treadle.torch.program import Program, translate
+from treadle.torch.program import Entries, Program, translate
 from treadle.torch.report import GraphReport, Left, Taken
 from treadle.torch.simplified import simplify
 from treadle.torch.symbols import Symbols, symbols_of
@@ -173,7 +173,8 @@ def _attempt(nodes: Sequence[Node], options: Options, trains: bool, makes: bool)
             program, cost = _for_all_sizes(nodes, options, makes, symbols)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
-    charged = LAUNCH_US * cost.kernels + (MEMORY_US * cost.device_bytes / 1e6 if trains else 0.0)
+    checks = sum(isinstance(each, Entries) for each in program.inputs)
+    charged = LAUNCH_US * (cost.kernels + checks) + (MEMORY_US * cost.device_bytes / 1e6 if trains else 0.0)
     return Piece(nodes, program, (cost.time_us or 0.0) + charged)
 
 

@@ -13,6 +13,7 @@ from operator import getitem
 import torch
 from torch.fx import Graph, Node
 
+from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import REDUCTIONS
 from treadle.torch.program import is_free, is_number, read_by, translatable
 from treadle.torch.registry import COMPUTED
@@ -55,10 +56,26 @@ def grouped(graph: Graph) -> Groups:
         home.update((each, key) for each in members[key])
     for key in sorted(members):
         if _is_worth_it(members[key]):
-            found.taken.append(members[key])
+            found.taken.append(_looked_up_late(members[key], order))
         else:
             found.left.update((node, "one operation alone gains nothing") for node in members[key])
     return found
+
+
+def _looked_up_late(nodes: list[Node], order: dict[Node, int]) -> list[Node]:
+    """The nodes with each lookup right before the first that uses it: whoever reads what is chosen reads it where it
+    lies, so it goes with that wherever the nodes are cut."""
+    place = dict(order)
+    for node in reversed(nodes):
+        if node.target in LOOKUPS:
+            place[node] = min((place[user] for user in _users(node) if user in nodes), default=place[node])
+    return sorted(nodes, key=lambda node: (place[node], node.target not in LOOKUPS, order[node]))
+
+
+def _users(node: Node) -> Iterable[Node]:
+    """Those that use it, or a free operation on it."""
+    for user in node.users:
+        yield from _users(user) if is_free(user) else (user,)
 
 
 def _alone(node: Node) -> str | None:

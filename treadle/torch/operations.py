@@ -19,6 +19,7 @@ from treadle.torch import (  # they register operations
 )
 from treadle.torch import (
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )

@@ -6,7 +6,9 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,11 +19,13 @@ from treadle.dialects.diagram.array import DYNAMIC
 from treadle.language.array import Array
 from treadle.language.graph import FORMATS, Graph
 from treadle.torch.axes import Axis, Dims, leaves
+from treadle.torch.entries import How, entries
 from treadle.torch.integers import check_fits, limit_of
+from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
 from treadle.torch.registry import FORMATS as FLOATS
-from treadle.torch.symbols import Computed, Condition, Size, Values, all_at, likely, recording, symbols_of
+from treadle.torch.symbols import Computed, Condition, Size, Values, all_at, likely, most, recording, symbols_of
 from treadle.torch.tensors import Body, Tensor, Unsupported, told
 
 if TYPE_CHECKING:
@@ -90,6 +94,21 @@ class Length(Input):
 
 
 @dataclass(frozen=True)
+class Entries(Input):
+    """An index, whose positions are checked before they are read: those along a dimension of that size."""
+
+    size: Any
+    how: How
+
+    def at(self, values: Values) -> Entries:
+        (size,) = all_at((self.size,), values)
+        return replace(self, shape=all_at(self.shape, values), seen=self.seen.at(values), size=size)
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self.seen.on(entries(tensor, self.size, self.how))
+
+
+@dataclass(frozen=True)
 class Output:
     """A tensor that a program gives. It has the strides that PyTorch's own would have: what comes after it in the
     graph was traced with them, and may look at the memory."""
@@ -128,6 +147,27 @@ class Program:
         return replace(self, inputs=inputs, outputs=outputs, numbers=all_at(self.numbers, values))
 
 
+@dataclass(frozen=True)
+class Reading:
+    """A tensor that a program reads, and along which axes."""
+
+    node: Node
+    tensor: Tensor
+    size: Any = None
+    """Of an index, that of the dimension along which it gives positions."""
+    how: How | None = None
+    """And how they are looked up; None of what is no index."""
+
+    @property
+    def format(self) -> str:
+        return "i32" if self.how is not None else ARGUMENTS[meta(self.node).dtype]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is the same of readings that are one argument."""
+        return self.node, self.tensor.axes, self.size, self.how
+
+
 @dataclass
 class Translation:
     """The values of some nodes while they are translated.
@@ -140,7 +180,7 @@ class Translation:
     outputs: Sequence[Node] = ()
     results: list[Tensor] = field(default_factory=list[Tensor])
     values: dict[Node, Tensor] = field(default_factory=dict[Node, Tensor])
-    reads: list[tuple[Node, Tensor]] = field(default_factory=list[tuple[Node, Tensor]])
+    reads: list[Reading] = field(default_factory=list[Reading])
     known: Iterator[Array] | None = None
 
     def run(self) -> None:
@@ -153,7 +193,8 @@ class Translation:
         handler = handler_of(node.target)
         if handler is None:
             raise Unsupported(f"{node.target} is not known")
-        arguments = [self.argument(each) for each in node.args]
+        index = LOOKUPS.get(node.target)
+        arguments = [self.index(each) if i == index else self.argument(each) for i, each in enumerate(node.args)]
         options = {name: self.argument(each) for name, each in node.kwargs.items()}
         try:
             return self.made(node, handler, arguments, options)
@@ -209,7 +250,36 @@ class Translation:
         tensor = replace(self.body.tensor(dims, array), dtype=value.dtype, limit=limit)
         if array is not None and value.dtype in (torch.bool, torch.int8, torch.uint8, torch.int32):
             tensor = told(tensor, array, array.value.name_hint or "", value.dtype)
-        self.reads.append((node, tensor))
+        self.reads.append(Reading(node, tensor))
+        return tensor
+
+    def index(self, argument: Any) -> Any:
+        """What a lookup takes for an index, or for several."""
+        if isinstance(argument, list | tuple):
+            return [self.index(each) for each in argument]
+        return argument if argument is None else partial(self.looked_up, argument)
+
+    def looked_up(self, node: Node, size: Any, how: How) -> Tensor:
+        """The positions along a dimension that an index gives. Where it is repeated, it is read once (Unsupported)."""
+        if meta(node).dtype not in (torch.int32, torch.int64):
+            raise Unsupported(f"an index of {meta(node).dtype}")
+        if not self.is_done_again(node) or not read_by(node):
+            return self.read_index(node, size, how)
+        if not is_free(node):
+            raise Unsupported("an index that the program computes, which would be checked too late")
+        handler = FREE[node.target]
+        tensors = {each: self.looked_up(each, size, how) for each in read_by(node)}
+        arguments = [tensors[each] if each in tensors else self.argument(each) for each in node.args]
+        options = {name: self.argument(each) for name, each in node.kwargs.items()}
+        return self.made(node, handler, arguments, options)
+
+    def read_index(self, node: Node, size: Any, how: How) -> Tensor:
+        dims = self.body.new_dims(meta(node).shape)
+        array = None if self.known is None else next(self.known)
+        tensor = replace(self.body.tensor(dims, array), dtype=torch.int32, limit=most(size))
+        if array is not None:
+            tensor = told(tensor, array, array.value.name_hint or "", torch.int32)
+        self.reads.append(Reading(node, tensor, size, how))
         return tensor
 
 
@@ -285,7 +355,7 @@ def _axes_known(members: Sequence[Node], outputs: Sequence[Node] = ()) -> Transl
     translation = Translation(frozenset(members), Body(), outputs)
     translation.run()
     if any(len(axis.leaves()) > 1 for axis in translation.body.undivided):
-        raise Unsupported("windows along a dimension that is split")
+        raise Unsupported("reads at other positions along a dimension that is split")
     for tensor in translation.body.tensors:
         axes = tensor.axes
         if len(set(axes)) != len(axes):
@@ -313,12 +383,13 @@ def _sizes(first: Translation, names: dict[Axis, str]) -> dict[str, Any]:
 
 def _told(first: Translation, graph: Graph, names: dict[Axis, str], number: int) -> list[Input]:
     """Arguments that only tell a launch how long an axis is, where no other has it: nothing reads them."""
-    given = {axis for _, tensor in first.reads for axis in tensor.axes}
+    given = {axis for reading in first.reads for axis in reading.tensor.axes}
+    nodes = [reading.node for reading in first.reads if reading.how is None]
     told: list[Input] = []
     for axis, name in names.items():
-        if axis in given or graph.sizes[name] != DYNAMIC or not first.reads:
+        if axis in given or graph.sizes[name] != DYNAMIC or not nodes:
             continue
-        node = first.reads[0][0]
+        node = nodes[0]
         graph.argument(f"a{number + len(told)}", [name], ARGUMENTS[meta(node).dtype])
         told.append(Length(node, View.of(meta(node)), (axis.size,), (0,), View((axis.size,), (0,))))
     return told
@@ -327,26 +398,35 @@ def _told(first: Translation, graph: Graph, names: dict[Axis, str], number: int)
 def _arguments(first: Translation, graph: Graph, names: dict[Axis, str]) -> tuple[list[Input], list[Array]]:
     """The arguments of the program, and the one of each read: tensors that are read along the same axes are one."""
     inputs: list[Input] = []
-    known: dict[tuple[Node, tuple[Axis, ...]], Array] = {}
+    known: dict[tuple[Any, ...], Array] = {}
     of_reads: list[Array] = []
-    for node, tensor in first.reads:
-        key = node, tensor.axes
-        if key not in known:
-            made = _input(node, tensor.dims)
-            axes = [names[tensor.axes[i]] for i in made.order]
-            value = graph.argument(f"a{len(inputs)}", axes, ARGUMENTS[meta(node).dtype])
-            known[key] = Array(graph, value)
+    for reading in first.reads:
+        if reading.key not in known:
+            made = _input(reading)
+            axes = [names[reading.tensor.axes[i]] for i in made.order]
+            value = graph.argument(f"a{len(inputs)}", axes, reading.format)
+            known[reading.key] = Array(graph, value)
             inputs.append(made)
-        of_reads.append(known[key])
+        of_reads.append(known[reading.key])
     return inputs, of_reads
 
 
-def _input(node: Node, dims: Dims) -> Input:
+def _input(reading: Reading) -> Input:
     """How to look at the tensor: dimensions split into axes, the axis with the smallest stride last."""
-    shape, strides = _split(dims, meta(node).stride())
+    node, dims = reading.node, reading.tensor.dims
+    given = View.of(meta(node))
+    if reading.how is not None:  # positions that are checked lie one after another
+        given = View(given.shape, _contiguous(given.shape))
+    shape, strides = _split(dims, given.strides)
     order = _in_memory(strides)
     seen = View(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
-    return Input(node, View.of(meta(node)), shape, order, seen)
+    if reading.how is not None:
+        return Entries(node, given, shape, order, seen, reading.size, reading.how)
+    return Input(node, given, shape, order, seen)
+
+
+def _contiguous(shape: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def _output(node: Node) -> Output:

@@ -246,7 +246,7 @@ class Body:
     def keep_whole(self, axes: Sequence[Axis]) -> None:
         """Let nothing split a dimension, which must have an axis (Unsupported)."""
         if len(leaves(axes)) != 1:
-            raise Unsupported("windows along a dimension that has one element, or that is split")
+            raise Unsupported("reads at other positions along a dimension that has one element, or that is split")
         self.undivided.extend(leaves(axes))
 
     # -- help ------------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+# pyright: standard
+"""Elements that an index chooses: rows of an embedding, pages of a cache, the weights of an expert.
+
+They are a read at entries of the index (`diagram.read`): what is chosen is not written down, but read where it lies by
+whoever uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from treadle.language.array import Array
+from treadle.torch.axes import Dims, leaves
+from treadle.torch.entries import MOST_ROWS, How
+from treadle.torch.registry import aten, computed
+from treadle.torch.symbols import likely
+from treadle.torch.tensors import Body, Tensor, Unsupported
+
+Index: TypeAlias = Callable[[Any, How], Tensor]
+"""The positions that an index gives along a dimension of some size, as an operation looks them up (Unsupported)."""
+
+LOOKUPS: dict[Any, int] = {
+    aten.embedding.default: 1,
+    aten.index_select.default: 2,
+    aten.index.Tensor: 1,
+    aten.gather.default: 2,
+}
+"""Operations that take an `Index`, or several, and as which of their arguments."""
+
+
+@computed(aten.embedding.default)
+def embedding(body: Body, table: Tensor, index: Index, *_: Any, **__: Any) -> Tensor:
+    return _rows(body, table, 0, [index], "index_select")
+
+
+@computed(aten.index_select.default)
+def index_select(body: Body, table: Tensor, dim: int, index: Index) -> Tensor:
+    return _rows(body, table, dim % len(table.dims), [index], "index_select")
+
+
+@computed(aten.index.Tensor)
+def index(body: Body, table: Tensor, given: Sequence[Index | None]) -> Tensor:
+    at = [dim for dim, each in enumerate(given) if each is not None]
+    if not at or at != [*range(at[0], at[-1] + 1)]:
+        raise Unsupported("an index along dimensions that are no neighbours, which changes their order")
+    return _rows(body, table, at[0], [each for each in given if each is not None], "index")
+
+
+@computed(aten.gather.default)
+def gather(body: Body, table: Tensor, dim: int, index: Index, sparse_grad: bool = False) -> Tensor:
+    """One element for each of the index, which has the other dimensions of the table."""
+    if not table.dims:
+        raise Unsupported("gather from a tensor without dimensions")
+    at = dim % len(table.dims)
+    found = _positions(table, at, index, "gather")
+    for i, (own, other) in enumerate(zip(table.dims, found.dims, strict=True)):
+        if i != at:
+            body.unify(own, other)
+    return _read(body, table, {at: found}, found.dims)
+
+
+def _rows(body: Body, table: Tensor, first: int, given: Sequence[Index], how: How) -> Tensor:
+    """The dimensions of the positions in place of those, one after another, that they are along."""
+    found = [_positions(table, at, index, how) for at, index in enumerate(given, first)]
+    dims = body.broadcast(found)
+    whole = (*table.dims[:first], *dims, *table.dims[first + len(given) :])
+    return _read(body, table, dict(enumerate(found, first)), whole)
+
+
+def _positions(table: Tensor, dim: int, index: Index, how: How) -> Tensor:
+    size = table.shape[dim]
+    if likely(size) > MOST_ROWS:
+        raise Unsupported(f"an index along more than {MOST_ROWS} elements, which is not checked beforehand")
+    return index(size, how)
+
+
+def _read(body: Body, table: Tensor, at: Mapping[int, Tensor], dims: Dims) -> Tensor:
+    for dim in at:
+        body.keep_whole(table.dims[dim])
+    if body.graph is None:
+        return body.tensor(dims)
+    array = body.whole(table)
+    places = {body.names[leaves(table.dims[dim])[0]]: found.text or "" for dim, found in at.items()}
+    named = {name: each.value for found in at.values() for name, each in found.named.items()}
+    names = [body.names[axis] for axes in dims for axis in leaves(axes)]
+    read = body.graph.read(array.value, [places.get(name, name) for name in array.axes], names, True, named)
+    return body.tensor(dims, Array(body.graph, read))
+
+
+__all__ = ["LOOKUPS", "Index"]
