@@ -50,9 +50,9 @@ class DiagramMergeAxesPass(ModulePass):
     Legal: row-major `(x, y)` is `x * Y + y`, an isomorphism of arrays, under which every operation that treats both
     axes alike is itself. So every array of the function has `y` right within `x` or neither of them, each operation
     reduces both or neither, and no position, read or operation of another dialect knows one of them. A condition on
-    `x * Y + y`, or on data along both, is one on the whole axis; a read at entries that `x` chooses, `"table[x], y"`, is
-    one at the quotient and the remainder, `"table[x_y // Y], x_y % Y"`. A
-    maximum of maxima, a sum of sums or of contractions is one over all axes first, where that lets axes become one.
+    `x * Y + y`, or on data along both, is one on the whole axis; a read at entries that `x` chooses, `"table[x], y"`,
+    is one at the quotient and the remainder, `"table[x_y // Y], x_y % Y"`. A maximum of maxima,
+    a sum of sums or of contractions is one over all axes first, where that lets axes become one.
     Axes that nothing reduces together (of batches) stay. The function keeps its arguments and results: they are
     collapsed and expanded outside of kernels, where no data moves. The derivation says of axes that are reduced
     together why they stay two, if that is only because they lie otherwise in some array.

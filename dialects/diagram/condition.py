@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from keyword import iskeyword
 from typing import Any, TypeAlias
 
@@ -211,8 +212,10 @@ _ORDER: dict[type[ast.cmpop], tuple[int, int]] = {ast.LtE: (1, 0), ast.Lt: (1, -
 """`left op right` as `sign * (right - left) + added >= 0`."""
 
 
+@lru_cache(maxsize=4096)
 def read_condition(text: str) -> Condition:
-    """The condition that a text says (VerifyException). Its expressions have Python's grammar."""
+    """The condition that a text says (VerifyException). Its expressions have Python's grammar. It is asked of few
+    texts, thousands of times."""
     try:
         return _condition(parsed(text), negated=False)
     except (SyntaxError, ValueError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -44,15 +45,7 @@ class PlaceAttr(ParametrizedAttribute):
     @property
     def forms(self) -> tuple[Linear, ...]:
         """One for each axis of the array (VerifyException)."""
-        text = self.text.data
-        try:
-            tree = parsed(text)
-            entries: Sequence[ast.expr] = tree.elts if isinstance(tree, ast.Tuple) else (tree,)
-            return tuple(read_linear(entry, in_place=True) for entry in entries)
-        except (SyntaxError, ValueError) as error:
-            raise VerifyException(f"place '{text}' cannot be read: write it as in 'b, 2 * t + r, c'") from error
-        except Unreadable as error:
-            raise VerifyException(f"place '{text}': {error}") from error
+        return _forms(self.text.data)
 
     def verify(self) -> None:
         for form in self.forms:
@@ -68,6 +61,18 @@ class PlaceAttr(ParametrizedAttribute):
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string_literal(self.text.data)
+
+
+@lru_cache(maxsize=4096)
+def _forms(text: str) -> tuple[Linear, ...]:
+    try:
+        tree = parsed(text)
+        entries: Sequence[ast.expr] = tree.elts if isinstance(tree, ast.Tuple) else (tree,)
+        return tuple(read_linear(entry, in_place=True) for entry in entries)
+    except (SyntaxError, ValueError) as error:
+        raise VerifyException(f"place '{text}' cannot be read: write it as in 'b, 2 * t + r, c'") from error
+    except Unreadable as error:
+        raise VerifyException(f"place '{text}': {error}") from error
 
 
 def check_within(place: PlaceAttr) -> None:
