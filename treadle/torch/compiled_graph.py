@@ -15,7 +15,8 @@ from torch.fx import Graph, GraphModule, Node
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import load_machine
 from treadle.compiler.progress import progress
-from treadle.torch.groups import grouped
+from treadle.torch.groups import ALONE, grouped
+from treadle.torch.lookups import LOOKUPS
 from treadle.torch.options import Options
 from treadle.torch.outputs import members_read, outputs_of
 from treadle.torch.pieces import LEFT, Piece, best_pieces
@@ -173,6 +174,8 @@ def _attempt(nodes: Sequence[Node], options: Options, trains: bool, makes: bool)
             program, cost = _for_all_sizes(nodes, options, makes, symbols)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
+    if all(node.target in LOOKUPS for node in nodes):  # PyTorch does the same without a check before
+        return Piece(nodes, None, (cost.time_us or 0.0) + LAUNCH_US * cost.kernels, ALONE)
     checks = sum(isinstance(each, Entries) for each in program.inputs)
     charged = LAUNCH_US * (cost.kernels + checks) + (MEMORY_US * cost.device_bytes / 1e6 if trains else 0.0)
     return Piece(nodes, program, (cost.time_us or 0.0) + charged)

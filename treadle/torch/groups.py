@@ -26,6 +26,10 @@ HINTS = {
 """What a user may do about operations that are only another way to say known ones, or sometimes are."""
 
 
+ALONE = "one operation alone gains nothing"
+"""Why it stays, unless it sums or multiplies."""
+
+
 @dataclass
 class Groups:
     """Nodes that go together, in order, and why the others stay with PyTorch."""
@@ -58,7 +62,7 @@ def grouped(graph: Graph) -> Groups:
         if _is_worth_it(members[key]):
             found.taken.append(_looked_up_late(members[key], order))
         else:
-            found.left.update((node, "one operation alone gains nothing") for node in members[key])
+            found.left.update(dict.fromkeys(members[key], ALONE))
     return found
 
 
