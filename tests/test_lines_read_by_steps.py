@@ -58,6 +58,23 @@ LONG = of_columns(programs.attention(64, {"b": 4, "h": 16, "q": 4096, "x": 4096}
 """Made for sizes at which warpgroups share a block, and a block takes several pieces."""
 WIDE = of_columns(programs.attention(128, {"b": 4, "h": 16, "q": 4096, "x": 4096}, example="attention_bias"))
 
+NARROW = (
+    BIASED.replace("?x?xf32, #diagram.array<[h, x]>", "?x?xf16, #diagram.array<[h, x]>")
+    .replace("%scaled =", "%w = arith.extf %b : f16 to f32\n    %scaled =")
+    .replace("%b : f32", "%w : f32")
+)
+"""The bias in 16 bits, of which lanes copy none by itself asynchronously: they load and store."""
+MASKED = (
+    (EXAMPLES / "attention.mlir")
+    .read_text()
+    .replace("%V: !V)", "%V: !V, %M: !M)")
+    .replace("func.func", "!M = tensor<?x?xi8, #diagram.array<[b, x]>>\nfunc.func")
+    .replace("func.func", "!N = tensor<?x?xi32, #diagram.array<[b, x]>>\nfunc.func")
+    .replace("%P = diagram", "%N = diagram.cast %M : !M -> !N\n  %P = diagram")
+    .replace("%P = diagram", '%W = diagram.where %T if "n[b, x] == 1" with (n = %N : !N) : !S\n  %P = diagram')
+    .replace("@softmax(%T)", "@softmax(%W)")
+)
+"""Truth values that say which keys of a batch are there."""
 SHARED_SCORES = (EXAMPLES / "state_space.mlir").read_text().replace("x <= q", "x <= q and q - x < 700")
 """Heads share scores and have decays of their own: no product has the axes that `a_x` and `dt` have, but what the next
 one takes does. (A window has no chunks.)"""
@@ -93,11 +110,7 @@ def test_what_comes_to_shared_memory() -> None:
         "shared",
         "register",
     ] * 2
-    narrow = BIASED.replace("?x?xf32, #diagram.array<[h, x]>", "?x?xf16, #diagram.array<[h, x]>")
-    narrow = narrow.replace("%scaled =", "%w = arith.extf %b : f16 to f32\n    %scaled =").replace(
-        "%b : f32", "%w : f32"
-    )
-    assert levels(narrow)["B"] == "register"
+    assert levels(NARROW)["B"] == levels(MASKED)["M"] == "shared"
     rows = BIASED.replace(
         "!B = tensor<?x?xf32, #diagram.array<[h, x]>>", "!B = tensor<?x?xf32, #diagram.array<[h, q]>>"
     )
@@ -105,7 +118,7 @@ def test_what_comes_to_shared_memory() -> None:
 
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])
-@pytest.mark.parametrize("text", [BIASED, BACKWARD, LONG, PACKED, SCATTERED, SHARED_SCORES])
+@pytest.mark.parametrize("text", [BIASED, BACKWARD, LONG, PACKED, SCATTERED, SHARED_SCORES, NARROW, MASKED])
 def test_no_sector_is_asked_for_twice(machine: str, text: str) -> None:
     _, module = made(text, machine)
     found = lines(module)
@@ -132,7 +145,7 @@ def test_lines_make_no_other_access_narrower(machine: str) -> None:
 @needs_compiler
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("machine", ["a100", "h100"])
-@pytest.mark.parametrize("text", [BIASED, CAUSAL, LONG, WIDE])
+@pytest.mark.parametrize("text", [BIASED, CAUSAL, LONG, WIDE, NARROW, MASKED])
 @pytest.mark.parametrize(("q", "x"), [(1, 1), (77, 333), (128, 256), (200, 0), (257, 65)])
 def test_at_any_size(machine: str, text: str, q: int, x: int) -> None:
     algorithm, module = made(text, machine)

@@ -24,7 +24,7 @@ from treadle.dialects.cuda.promoted import parts_of_product
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import shared_axis
-from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes, is_shared, layout_of
+from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes, is_line, is_shared, layout_of
 from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
@@ -210,6 +210,8 @@ class WarpgroupPrinter:
         behind = f"{writer.call('copy_async_arrive')}{barrier}"
         if not isinstance(copy, cuda.CopyOp) or format_bytes(copy.tile.type) >= WORD:
             return writer.text.line(behind)
+        if is_line(copy.tile.type):
+            return writer.text.line(f"{writer.call('mbarrier_arrive')}{barrier}  // what is narrower was stored")
         writer.text.line(f"if constexpr (ALIGNED >= {WORD}) {behind}")
         writer.text.line(f"else {writer.call('mbarrier_arrive')}{barrier}  // what is narrower was stored")
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.contract import is_multiplied
-from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT, number_format
+from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 
 
 def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | None, stream: str | None) -> bool:
@@ -58,5 +57,4 @@ def _is_line(value: SSAValue, row: str, met: Sequence[frozenset[str]]) -> bool:
     condition. A copy asks once for the whole block. Along axes other than its rows and columns a product takes an
     index at a time."""
     axes = set(axes_of(value.type))
-    are_words = number_format(format_of(value.type)).bytes >= WORD
-    return are_words and row not in axes and any(axes <= each for each in met)
+    return row not in axes and any(axes <= each for each in met)

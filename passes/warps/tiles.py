@@ -13,7 +13,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
 from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.rings import BARRIER_BYTES
-from treadle.dialects.cuda.tiles import format_bytes, is_line, tile_bytes
+from treadle.dialects.cuda.tiles import WORD, format_bytes, is_line, tile_bytes
 from treadle.dialects.cuda.warpgroups import row_order
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
@@ -22,13 +22,15 @@ STAGES = (4, 2, 1)
 
 
 def filled_together(tiles: Sequence[SSAValue]) -> list[list[SSAValue]]:
-    """Tiles by the rings that they have: lines of words that are copied in the same places come by one, since a wait
-    for each would take more instructions than what is read of it."""
+    """Tiles by the rings that they have: lines that are copied in the same places come by one, since a wait for each
+    would take more instructions than what is read of it. Lanes arrive otherwise behind words, whose copies are under
+    way, than behind what they have stored."""
     found: dict[tuple[object, ...], list[SSAValue]] = {}
     for tile in tiles:
         copies = (use.operation for use in tile.uses if isinstance(use.operation, cuda.CopyOp))
         places = frozenset(copy.parent for copy in copies)
-        found.setdefault((places,) if is_line(tile.type) else (tile,), []).append(tile)
+        kind = (places, format_bytes(tile.type) < WORD) if is_line(tile.type) else (tile,)
+        found.setdefault(kind, []).append(tile)
     return list(found.values())
 
 
