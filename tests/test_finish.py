@@ -32,6 +32,7 @@ LARGE = {
     "quantised_matmul": {"t": 16384, "i": 4096, "o": 4096},
     "matmul_residual": {"t": 16384, "j": 4096, "i": 4096},
     "matmul_gelu": {"t": 16384, "i": 4096, "o": 4096},
+    "swiglu": {"t": 16384, "i": 4096, "j": 4096},
 }
 TWO_SIZES = {"t": 16384, "j": 4096, "i": 4096}
 WIDE = "t=128,i=256"
@@ -131,7 +132,8 @@ def test_what_a_residual_needs_is_loaded_piece_by_piece() -> None:
 def test_results_of_one_sum_are_made_together() -> None:
     """The loop that makes the one makes the other, and narrows both: neither is made beside all sums."""
     _, _, printed = made("two_results", "sm_90a", WIDE)
-    body = printed[printed.index("two_results_kernel_specialised_body(") :]
+    begin = printed.index("two_results_kernel_specialised_body(")
+    body = printed[begin : printed.index("_by_lanes_body(", begin)]
     loop = body[
         (begin := body.index("UNROLL for (int i16 = 0; i16 < 16; ++i16) {")) : body.index("fence_proxy_async", begin)
     ]
@@ -139,7 +141,7 @@ def test_results_of_one_sum_are_made_together() -> None:
     assert "unpack(bias_piece[i8], load_shared(" in loop
     assert loop.count("Z[i8][t8][i1] + bias_piece[i8][i1]") == 2
     assert loop.count("store_pair(") == 2
-    assert body.count("store_pair(") == 2 + printed[printed.index("two_results_kernel_body(") :].count("store_pair(")
+    assert body.count("store_pair(") == 2
 
 
 def test_small_finishes_stay_whole() -> None:
@@ -156,9 +158,12 @@ def test_small_finishes_stay_whole() -> None:
     "name", [pytest.param(each, marks=[] if each == "matmul_residual" else [pytest.mark.full]) for each in LARGE]
 )
 def test_large_products_with_a_finish_spill_nothing(name: str) -> None:
-    """The kernels with roles, for arrays that tensor maps take and rows in order."""
+    """The kernels with roles, for arrays that tensor maps take and rows in order. ptxas fences no product once more
+    (C7519): the zeros that it adds to are there before the fence."""
     _, _, printed = made(name, "sm_90a")
-    found = [each for each in compile_cubin(printed, "sm_90a").resources if "_specialised" in each.kernel]
+    cubin = compile_cubin(printed, "sm_90a")
+    assert not re.search(r"C75\d\d", cubin.log), cubin.log
+    found = [each for each in cubin.resources if "_specialised" in each.kernel]
     assert found
     assert not {
         each.kernel: each.spilled_bytes for each in found if each.spilled_bytes and not each.kernel.endswith("_strided")

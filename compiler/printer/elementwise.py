@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from math import copysign
 
+from xdsl.dialects import scf
 from xdsl.ir import SSAValue
 
 from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts
@@ -27,11 +28,29 @@ def print_fill(writer: KernelWriter, op: FillOp) -> None:
         writer.declare(op.result, f" = {literal(op.value, writer.uses)}")
         return
     if op.number == 0 and copysign(1, op.number) > 0:
-        writer.declare(op.result, " = {}")
+        name = writer.declare(op.result, " = {}")
+        if _is_summed_to(op.result):  # zeros are there before the fence: ptxas would fence once more (C7519)
+            writer.text.line(f"{writer.call('keep')}({name});")
         return
     name = writer.declare(op.result)
     loops = writer.loops(layout)
     writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {literal(op.value, writer.uses)};"])
+
+
+def _is_summed_to(value: SSAValue) -> bool:
+    """Whether products of warpgroups add to it, at once or in the first turn of a loop, and nothing else reads it."""
+    found = False
+    for use in value.uses:
+        match use.operation:
+            case cuda.WarpgroupProductOp() as product if product.accumulator is value:
+                found = True
+            case scf.ForOp() as loop if use.index >= 3 and _is_summed_to(loop.body.block.args[use.index - 2]):
+                found = True
+            case scf.YieldOp():
+                continue
+            case _:
+                return False
+    return found
 
 
 def print_index(writer: KernelWriter, op: cuda.IndexOp) -> None:
