@@ -81,17 +81,26 @@ def test_no_sector_is_asked_for_twice(name: str, line: str, machine: str) -> Non
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (narrow(program("matmul_epilogue")), "bias"),
         (program("attention_alibi"), "slope"),
         (program("attention_sink"), "sink"),
         (program("attention_lengths"), "len"),
         (program("attention_segments"), "first"),
     ],
-    ids=["16 bits", "slopes of heads", "sinks of heads", "lengths", "first keys"],
+    ids=["slopes of heads", "sinks of heads", "lengths", "first keys"],
 )
 def test_what_is_loaded(text: str, line: str, machine: str) -> None:
-    """What lanes cannot copy asynchronously, single numbers of a group, and by what its streams begin and end."""
+    """Single numbers of a group, and by what its streams begin and end."""
     assert coming(made(text, machine)[1], line) == {cuda.LoadOp}
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(("t", "i", "o"), [(300, 72, 520), (131, 40, 777)])
+def test_numbers_of_16_bits_are_stored_as_lines(machine: str, t: int, i: int, o: int) -> None:
+    """Which no lane copies asynchronously: it loads and stores them."""
+    algorithm, module = made(narrow(program("matmul_epilogue", LARGE)), machine)
+    assert coming(module, "bias") == {cuda.CopyOp}
+    Road(algorithm, module, print_cuda(module)).check({"t": t, "i": i, "o": o})
 
 
 def road(machine: str) -> Road:

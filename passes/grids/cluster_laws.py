@@ -51,7 +51,7 @@ def alike(kernel: cuda.KernelOp, roles: cuda.RolesOp, shape: Sides) -> dict[cuda
     if shared:
         return shared
     facts = [f"%{ring.name_hint}: {reason}" for ring, reason in rings.items()]
-    return Reason(ALIKE, "; ".join(facts) or "nothing is copied")
+    return Reason(ALIKE, "; ".join(facts) or "no tensor copy brings anything")
 
 
 def _of_ring(
