@@ -102,7 +102,7 @@ ELSEWHERE = {
     "diagram_differentiate": "gradients/rules",
     "diagram_hoist_factors": "factors/rows",
     "diagram_merge_axes": "axes/joins",
-    "diagram_reassociate": "products/chunked",
+    "diagram_reassociate": "products/chunked_products",
     "cuda_overlap_pieces": "grids/early",
     "cuda_persist": "grids/persistent",
     "cuda_ping_pong": "warps/ping_pong",
