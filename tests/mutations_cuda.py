@@ -172,7 +172,7 @@ MUTATIONS: dict[str, Mutation] = {
     # Roles.
     "roles: consumers do not wait": (
         "passes/warps/consumers",
-        "            target.add_op(cuda.AwaitOp(ring, turn))\n",
+        "            target.add_op(cuda.AwaitOp(ring, turn, ring.owner.needs_fence))\n",
         "",
     ),
     "roles: consumers give nothing back": (
@@ -416,8 +416,8 @@ MUTATIONS: dict[str, Mutation] = {
     # Widths.
     "coalescing: wider than what is side by side": (
         "coalescing",
-        "widths = ladder(widest(access, self.max_bytes), bytes)",
-        "widths = ladder(16 // bytes, bytes)",
+        "widths = ladder(widest(access, self.max_bytes), bytes, is_boxed(access.piece_type))",
+        "widths = ladder(16 // bytes, bytes, is_boxed(access.piece_type))",
     ),
     "coalescing: no array says how it is aligned": (
         "coalescing",

@@ -62,7 +62,7 @@ def test_what_comes_to_shared_memory() -> None:
     alone = BIASED.replace(
         "!B = tensor<?x?x?xf16, #diagram.array<[h, q, x]>>", "!B = tensor<?x?xf16, #diagram.array<[h, x]>>"
     )
-    assert levels(alone)["B"] == "register"
+    assert levels(alone)["B"] == "shared"  # as a line (test_lines_read_by_steps.py)
 
 
 @needs_compiler

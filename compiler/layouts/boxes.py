@@ -85,10 +85,15 @@ Box = Mapping[str, Sequence[int]]
 
 
 def _boxes(op: TensorCopyOp, wanted: Rows | None, share: int) -> Iterator[Box]:
-    """The boxes of a tile in their order."""
+    """The boxes of a tile in their order: what one block loads of it, and what all warpgroups of a block store."""
+    for each in (share,) if isinstance(op, cuda.TensorLoadOp) else range(op.shares):
+        yield from _boxes_of_share(op, wanted, each)
+
+
+def _boxes_of_share(op: TensorCopyOp, wanted: Rows | None, share: int) -> Iterator[Box]:
     boxes, sides, axes = op.boxes, op.map_type.shape, axes_of(op.map_type.buffer)
     starts = dict.fromkeys(axes, 0)
-    if isinstance(op, cuda.TensorLoadOp) and op.shares > 1:
+    if op.shares > 1:
         along = shared_axis(boxes)
         starts[axes[along]] = share * sides[along]
     row = axes[boxes.row_axis]
