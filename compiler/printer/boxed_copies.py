@@ -3,13 +3,14 @@ lie where data say, the lanes of a warp first load the entries of its rows, each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.ir import SSAValue
 
+from treadle.compiler.printer.dealt import Tests
 from treadle.compiler.printer.indices import add, strided
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.scattered import Scattered, axes_asked
@@ -26,21 +27,13 @@ AT_ONCE = 4
 """Copies of 16 bytes whose addresses a lane makes together. Narrower ones take more of its registers (ptxas 13.0)."""
 
 
-class Addresses(Protocol):
+class Addresses(Tests, Protocol):
     """What this needs of the printer of accesses."""
 
     def offset(self, op: cuda.PlacedAccess, axis: str) -> SSAValue: ...
     def position(self, op: cuda.PlacedAccess, axis: str, indices: Mapping[str, str]) -> str: ...
     def where(self, op: GlobalAccess, indices: dict[str, str]) -> str: ...
     def tests(self, op: GlobalAccess, indices: Mapping[str, str], axes: Container[str]) -> list[str]: ...
-    def valid(
-        self,
-        op: GlobalAccess,
-        axes: Sequence[str],
-        sizes: Sequence[int],
-        extents: Sequence[int],
-        indices: dict[str, str],
-    ) -> str | None: ...
 
 
 @dataclass(frozen=True)

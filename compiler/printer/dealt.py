@@ -20,11 +20,9 @@ WIDE_BLOCK = 256
 """Threads of a block that can have 255 registers each; of a larger one the register file holds fewer for each."""
 
 
-class Addresses(Protocol):
-    """What this needs of the printer of accesses."""
+class Tests(Protocol):
+    """Of the printer of accesses: whether an element is there."""
 
-    def where(self, op: GlobalAccess, indices: dict[str, str], *, strides: Mapping[str, str]) -> str: ...
-    def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]: ...
     def valid(
         self,
         op: GlobalAccess,
@@ -33,6 +31,13 @@ class Addresses(Protocol):
         extents: Sequence[int],
         indices: dict[str, str],
     ) -> str | None: ...
+
+
+class Addresses(Tests, Protocol):
+    """What this needs of the printer of accesses."""
+
+    def where(self, op: GlobalAccess, indices: dict[str, str], *, strides: Mapping[str, str]) -> str: ...
+    def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]: ...
 
 
 def _whole_warps(slots: int) -> int:
