@@ -1,7 +1,7 @@
-"""Everything that needs a GPU, in one run: speed beside what else one could use, launches, predictions,
-compute-sanitizer and tests.
+"""Everything that needs a GPU, in one run: speed beside what else one could use, launches, other ways than the model's
+choice, predictions, compute-sanitizer and tests.
 
-    python benchmarks/gpu.py [--only speed|launch|predict|sanitizer|tests] [--quick] [--minutes N]      (or: make gpu)
+    python benchmarks/gpu.py [--only PART] [--quick] [--minutes N]      (or: make gpu)
     python benchmarks/gpu.py --prepare h100 --archive prepared.tar.xz [--quick]
     python benchmarks/gpu.py --prepared prepared.tar.xz --minutes 13
 
@@ -34,7 +34,7 @@ import checks
 import preparing
 import results
 
-SHARES = {"speed": 0.5, "launch": 0.08, "predict": 0.17, "sanitizer": 0.1, "tests": 0.15}
+SHARES = {"speed": 0.42, "launch": 0.08, "tune": 0.15, "predict": 0.12, "sanitizer": 0.1, "tests": 0.13}
 """Of the minutes, what each part may take; what one leaves the next ones have."""
 PARTS = tuple(SHARES)
 CASE_LIMIT = 240
@@ -149,6 +149,22 @@ class Run:
     def _launch(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("launch_time.py"))]
         self._commands("launch", {"launch_time.py": command}, 2 * self.parsed.limit, 1)
+
+    def _tune(self) -> None:
+        """Other ways to make the kernels that are measured first, each program in a process of its own."""
+        folder, name = results.RESULTS, results.slug(self.device)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as texts:
+            commands: dict[str, list[str]] = {}
+            for case in preparing.tuned():
+                program = Path(texts) / f"{results.slug(str(case))}.mlir"
+                program.write_text(case.program, encoding="utf-8")
+                kept = folder / f"tune-{program.stem}-{name}-{results.today()}.derivation"
+                sizes = [text for axis, size in case.open_sizes.items() for text in ("--size", f"{axis}={size}")]
+                count = ["--count", str(preparing.OTHERS), "-o", str(kept)]
+                tune = ["-m", "treadle.compiler.main", "tune", str(program), *sizes, *count]
+                commands[f"tune {case}"] = [sys.executable, *tune]
+            self._commands("tune", commands, 3 * self.parsed.limit, 1)
 
     def _predict(self) -> None:
         """Each program in a process of its own, which keeps its rows in a file of its own."""

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import carried
 import checks
 import programs
+
+if TYPE_CHECKING:
+    from speed.cases import Case
 
 
 def capability_of(machine: str) -> tuple[int, int]:
@@ -53,7 +57,8 @@ class Program:
     machine: str
     fixed: bool = False
 
-    def cuda(self) -> str:
+    def cuda(self, passes: tuple[Any, ...] = ()) -> str:
+        """As the pipeline makes it, or these passes."""
         from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
         from treadle.compiler.sizes import set_default_sizes
         from treadle.compiler.source import parse_module
@@ -64,7 +69,7 @@ class Program:
         function = entry_function(module)
         if not self.fixed:
             set_default_sizes(function, axis_sizes(function, self.sizes))
-        run_pipeline(module, Options(self.machine, sizes=self.sizes if self.fixed else {}))
+        run_pipeline(module, Options(self.machine, sizes=self.sizes if self.fixed else {}, passes=passes))
         return print_cuda(module)
 
     def __str__(self) -> str:
@@ -97,7 +102,26 @@ class Launched:
         return launch_time.kernel_of(self.example, self.machine).cuda
 
 
-Wanted = Program | Rates | Launched
+@dataclass(frozen=True)
+class Way:
+    """A program as other passes make it."""
+
+    program: Program
+    what: str
+    passes: tuple[Any, ...]
+
+    @property
+    def machine(self) -> str:
+        return self.program.machine
+
+    def cuda(self) -> str:
+        return self.program.cuda(self.passes)
+
+    def __str__(self) -> str:
+        return f"{self.program}, {self.what}"
+
+
+Wanted = Program | Rates | Launched | Way
 
 
 def programs_of(parts: Sequence[str], machines: Sequence[str], quick: bool) -> list[Wanted]:
@@ -105,6 +129,7 @@ def programs_of(parts: Sequence[str], machines: Sequence[str], quick: bool) -> l
     makers: dict[str, Callable[[], Iterator[Wanted]]] = {
         "speed": lambda: _of_speed(machines, quick),
         "launch": lambda: _of_launches(machines),
+        "tune": lambda: _of_tuning(machines),
         "predict": lambda: _of_predictions(machines),
         "sanitizer": lambda: _of_runs(checks.SMALL.items(), machines),
         "tests": lambda: _of_runs(checks.runs(), machines),
@@ -116,6 +141,35 @@ def _of_speed(machines: Sequence[str], quick: bool) -> Iterator[Wanted]:
     from speed.cases import cases
 
     yield from (Program(case.program, case.open_sizes, machines[0], fixed=True) for case in cases(quick))
+
+
+OTHERS = 4
+"""Other sizes of each kernel that are measured."""
+
+
+def tuned() -> Iterator[Case]:
+    """The cases of which other ways are measured: those that a GPU found behind the others."""
+    from speed import cases
+
+    yield cases.attention(4, 16, 4096, 128, causal=True)
+    yield cases.product(8192)
+    yield cases.attention(16, 16, 1024, 128, causal=True)
+    yield cases.layer(4096)
+    yield cases.attention(4, 32, 4096, 64)
+
+
+def _of_tuning(machines: Sequence[str]) -> Iterator[Wanted]:
+    """Each way beside the model's choice; those that build on what was faster are known on the GPU only."""
+    from treadle.compiler.pipeline import Options, pipeline
+    from treadle.compiler.source import parse_module
+    from treadle.compiler.tune.alternatives import alternatives
+
+    for case in tuned():
+        program = Program(case.program, case.open_sizes, machines[0], fixed=True)
+        passes = pipeline(Options(machines[0], sizes=case.open_sizes))
+        yield program
+        for each in alternatives(parse_module(case.program), passes, OTHERS):
+            yield Way(program, str(each), each.applied(passes))
 
 
 def _of_launches(machines: Sequence[str]) -> Iterator[Wanted]:

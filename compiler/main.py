@@ -23,7 +23,7 @@ OBJECTS_BETWEEN_COLLECTIONS = 300_000
 """New objects until Python looks for cycles. A program's IR is full of cycles that live until the end; looking for
 others in it, and again when the process ends, took a quarter of the time of a compilation."""
 
-COMMANDS_THAT_COMPUTE = ("run", "check", "bench")
+COMMANDS_THAT_COMPUTE = ("run", "check", "bench", "tune")
 """Those that multiply arrays on this machine. In the others NumPy's BLAS has no work, and its threads, which spin a
 while after they are made, took a fifth of the processor time of a compilation."""
 
@@ -137,6 +137,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_differentiate(commands)
     _add_bench(commands)
+    _add_tune(commands)
     _add_doctor(commands)
     return parser
 
@@ -309,7 +310,7 @@ def _add_check(commands: _Commands) -> None:
 def _count(text: str) -> int:
     count = whole_number(text)
     if count is None or count < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of cases: use a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is no count: use a whole number from 1 on")
     return count
 
 
@@ -353,6 +354,24 @@ def _add_bench(commands: _Commands) -> None:
         "--minutes", type=float, metavar="N", help="begin nothing after so many minutes (what was measured is written)"
     )
     parser.add_argument("--json", action="store_true", help="print the JSON, too")
+
+
+def _add_tune(commands: _Commands) -> None:
+    summary = "measure other ways to make a program's kernels on a GPU, and keep the fastest"
+    parser = _subcommand(commands, "tune", summary, _TUNE_EXAMPLES)
+    _add_machine(parser)
+    _add_replay(parser)
+    _add_sizes(parser, "fix the size of an axis: the kernels are made and measured for it")
+    parser.add_argument(
+        "--count", type=_count, default=8, metavar="N", help="other sizes of each kernel to try (default: 8)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT.derivation", help="write the fastest there, for --replay to take"
+    )
+    parser.add_argument("--minutes", type=float, metavar="N", help="begin nothing after so many minutes")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="tell what would be tried; needs no GPU")
+    what.add_argument("--json", action="store_true", help="print what was measured as JSON")
 
 
 def _add_doctor(commands: _Commands) -> None:
@@ -438,6 +457,15 @@ _EXPLAIN_EXAMPLES = """examples:
   treadle explain examples/attention.mlir --machine h100 --against unfused --against f8
   treadle explain examples/attention.mlir --derivation > attention.derivation
   treadle compile examples/attention_bias.mlir --replay attention.derivation
+"""
+
+_TUNE_EXAMPLES = """examples:
+  treadle tune examples/matmul.mlir --size m=4096 --size n=4096 --size k=4096 -o matmul.derivation
+  treadle run examples/matmul.mlir --replay matmul.derivation --size m=4096 --size n=4096 --size k=4096
+  treadle tune examples/attention.mlir --machine h100 --list
+
+Other sizes come in the order in which the model likes them; then each pass that may be left out is left out. What is
+faster stays, and the next is tried beside it. Results are compared with those of the model's choice.
 """
 
 _DIFFERENTIATE_EXAMPLES = """examples:

@@ -34,6 +34,20 @@ CHOOSING_PASS = "hierarchy-choose-sizes"
 LAST_DECORATING_PASS = "hierarchy-subloop"
 LAST_HIERARCHY_PASS = "hierarchy-expand-streams"
 
+NEEDED = (
+    "set-machine",
+    "diagram-set-sizes",
+    "diagram-expand-laws",
+    "fusion",
+    "streaming",
+    "tiling",
+    CHOOSING_PASS,
+    LAST_HIERARCHY_PASS,
+    "convert-hierarchy-to-cuda",
+    "coalescing",
+)
+"""The passes without which there is no kernel, or none for this machine; each of the others may be left out."""
+
 
 @dataclass(frozen=True)
 class Options:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
-from treadle.compiler.cost import Choice, Sketch, choose, sketch_of
+from treadle.compiler.cost import Choice, Sketch, choose, nearest, sketch_of
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.numerals import whole_number
@@ -153,6 +153,20 @@ def choice_for(
     fixed = _stated(schedule) | {axis: size for axis, size in given.items() if axis in (*sketch.group, sketch.stream)}
     try:
         return sketch, choose(sketch, machine, likely_sizes(sketch, _function_of(kernel)), fixed)
+    except TreadleError as error:
+        raise Refusal(kernel, error.message) from error
+
+
+def nearest_for(kernel: KernelOp, machine: Machine, count: int) -> list[tuple[dict[str, int], float]]:
+    """The sizes of a kernel that the cost model likes best, of its groups and its stream, and the estimated time of
+    each, in us: those that are chosen first (Refusal)."""
+    schedule = kernel.schedule
+    if schedule is None:
+        return []
+    _check_whole(kernel, schedule)
+    sketch = sketch_of(kernel, schedule)
+    try:
+        return nearest(sketch, machine, likely_sizes(sketch, _function_of(kernel)), _stated(schedule), count)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
 

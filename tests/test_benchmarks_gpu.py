@@ -482,7 +482,7 @@ def test_a_run_goes_on_after_failures(monkeypatch: pytest.MonkeyPatch, tmp_path:
     code, kept = run_of(commands, monkeypatch, tmp_path, "--limit", "5", "--workers", "2")
     assert code == 1
     assert {each["what"]: each["ok"] for each in kept["tests"]} == {"wrong": False, "late": False, "right": True}
-    assert kept["not run"] == ["speed", "launch", "predict", "sanitizer"]
+    assert kept["not run"] == ["speed", "launch", "tune", "predict", "sanitizer"]
 
 
 def test_what_was_found_is_written_before_what_follows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -559,11 +559,24 @@ def test_each_part_has_its_share_of_the_minutes(monkeypatch: pytest.MonkeyPatch,
     ends = run._ends(gpu.PARTS)
     assert list(ends) == list(gpu.PARTS)
     assert list(ends.values()) == sorted(ends.values())
-    assert ends["speed"] == pytest.approx(550)
+    assert ends["speed"] == pytest.approx(100 + 900 * gpu.SHARES["speed"])
+    assert sum(gpu.SHARES.values()) == pytest.approx(1)
     assert ends["tests"] == pytest.approx(1000)
     assert run._ends(("tests",)) == {"tests": pytest.approx(1000)}
     run.end = inf
     assert set(run._ends(gpu.PARTS).values()) == {inf}
+
+
+def test_other_ways_are_compiled_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are tried beside the model's choice; of which `treadle tune` compiles none again."""
+    case = cases.product(256)
+    monkeypatch.setattr(preparing, "tuned", lambda: [case])
+    own, *ways = preparing.programs_of(["tune"], ["h100"], quick=False)
+    assert own.cuda() != ways[0].cuda()
+    told = [each.what for each in ways]
+    assert len(told) > preparing.OTHERS
+    assert all(what.startswith("@matmul with m = ") for what in told[: preparing.OTHERS])
+    assert all(what.startswith("without ") for what in told[preparing.OTHERS :])
 
 
 def test_attention_in_triton_is_attention() -> None:

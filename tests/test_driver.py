@@ -96,6 +96,21 @@ def test_kernels_that_it_computes_are_right(environment: dict[str, str], example
     assert [line.partition(" ")[0] for line in told] == ["launched"]
 
 
+def test_other_ways_are_measured(environment: dict[str, str], tmp_path: Path) -> None:
+    """`treadle tune`, from the file to the derivation: each way is compiled, launched and timed."""
+    path = tmp_path / "softmax.derivation"
+    given = ["examples/softmax.mlir", "--machine", "h100", "--size", "row=64", "--size", "x=64", "--count", "2"]
+    done, told = started(environment, "-m", "treadle.compiler.main", "tune", *given, "-o", str(path))
+    assert done.returncode == 0, done.stderr
+    own, first, second, *_ = done.stdout.splitlines()
+    assert own.endswith("us  as the model chooses")
+    assert first != second
+    assert all("@softmax_rows with row = " in line for line in (first, second))
+    assert "# the fastest of these on NVIDIA H100" in path.read_text(encoding="utf-8")
+    shapes = {line.partition(":")[2].partition(",")[0] for line in told if "softmax_rows_kernel" in line}
+    assert len(shapes) > 1, told[:5]
+
+
 def test_calls_on_arrays_of_numpy_are_repeated(environment: dict[str, str]) -> None:
     """Allocated once for each call, copied, launched and copied back, without asking the program."""
     done, told = started(environment, str(DRIVER / "again.py"))

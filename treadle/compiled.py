@@ -275,21 +275,26 @@ def compile(
     machine: str | None = None,
     arch: str | None = None,
     sizes: Mapping[str, int] | None = None,
+    replay: str | os.PathLike[str] | None = None,
     cache: bool = True,
 ) -> Kernel:
     """Derive the kernels of a program: the path of a file, the text of one (it has a newline), or a module, which is
     left as it is.
 
     `machine` is the name of one that ships with treadle (`a100`, `h100`, ...) or the path of a file; `arch` asks for
-    code of that architecture (`sm_80`); `sizes` makes axes static. With `cache`, a compilation that was done before
-    is taken from disk. TreadleError says what is wrong with the program, and where."""
+    code of that architecture (`sm_80`); `sizes` makes axes static; `replay` is the path of a derivation, as `treadle
+    tune` and `treadle explain --derivation` write it, in place of the pipeline's own. With `cache`, a compilation that
+    was done before is taken from disk. TreadleError says what is wrong with the program, and where."""
+    from treadle.compiler.derivation.replay import read_derivation
     from treadle.compiler.pipeline import Options
     from treadle.store import keep, kept, key_of
 
     check_numbers(sizes or {})
     module = module_of(program)
     text = str(module)
-    options = Options(path_text("machine", machine) if machine is not None else None, arch, dict(sizes or {}))
+    named = None if machine is None else path_text("machine", machine)
+    passes = () if replay is None else read_derivation(path_text("replay", replay))
+    options = Options(named, arch, dict(sizes or {}), passes=passes)
     key = key_of(text, options)
     if cache and (found := kept(key)) is not None:
         return Kernel(found, key)

@@ -93,6 +93,12 @@ class Gpu:
         self._busy: Callable[[int], None] | None = None
 
     def rates(self, machine: Machine) -> Rates:
+        start = self.keep_busy(machine)
+        return measured_rates(machine, lambda launch: self.median(lambda: start(launch)))
+
+    def keep_busy(self, machine: Machine) -> Callable[[Launch], None]:
+        """From here on the device is kept busy while the host says what is timed; what launches a kernel of
+        `rates.py`."""
         backend = GpuBackend(text(machine), kernels(machine), machine.arch)
         floats = np.dtype(np.float32)
         source, target = (backend.allocate((COPIED_BYTES // 4,), floats) for _ in range(2))
@@ -106,11 +112,11 @@ class Gpu:
             backend.launch(launch.kernel, (launch.blocks, 1, 1), (launch.threads, 1, 1), 0, arguments)
 
         self._busy = lambda clocks: start(Launch(OF_HOST, 1, 1, clocks))
-        return measured_rates(machine, lambda launch: self._median(lambda: start(launch)))
+        return start
 
     def seconds(self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine) -> float:
         launches = self._program(file, made_for, machine).launches(sizes)
-        return self._median(lambda: [launch() for launch in launches])
+        return self.median(lambda: [launch() for launch in launches])
 
     def moved(
         self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine
@@ -124,7 +130,8 @@ class Gpu:
             self._compiled = {key: Compiled(file, made_for, machine)}  # one at a time: each has arrays
         return self._compiled[key]
 
-    def _median(self, call: Callable[[], object]) -> float:
+    def median(self, call: Callable[[], object]) -> float:
+        """Seconds of a call."""
         for _ in range(3):
             call()
         once = max(self._timed(call, 3) / 3, 1e-9)

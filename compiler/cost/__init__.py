@@ -6,7 +6,7 @@
 the best `merit`. `symbolic.py` and `leading.py` (not imported here: they need sympy) say H and M as expressions, and
 how H falls with memory."""
 
-from treadle.compiler.cost.choose import Choice, choose
+from treadle.compiler.cost.choose import Choice, choose, nearest
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.merit import Merit, merit
 from treadle.compiler.cost.peak import Memory, peak_memory
@@ -45,6 +45,7 @@ __all__ = [
     "estimate",
     "footprint",
     "merit",
+    "nearest",
     "peak_memory",
     "plan_of",
     "product_axes",

@@ -74,6 +74,34 @@ def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Ma
     return Choice(best, found, _reason(sketch, machine, sizes, trial, best, found))
 
 
+def nearest(
+    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int], count: int
+) -> list[tuple[dict[str, int], float]]:
+    """So many different sizes, where as many fit, those that are chosen first, and the estimated time of each, in us
+    (TreadleError as `choose`). Of a stream that conditions limit the others are in the order of times that are
+    interpolated between a few sizes; what is told is not."""
+    chosen = choose(sketch, machine, sizes, fixed)
+    found = {_key(sketch, chosen.candidate): (_free(sketch, chosen.candidate), chosen.estimate.time_us)}
+    trial = _try(sketch, candidates(sketch, sizes, fixed, machine.most_in_cluster), machine, sizes)
+    spills = np.broadcast_to(trial.merit.spills, len(trial.candidates))
+    for place in _by_rank(trial):
+        if len(found) == count:
+            break
+        candidate = trial.candidates[place]
+        if trial.fitting[place] and not spills[place] and (key := _key(sketch, candidate)) not in found:
+            found[key] = _free(sketch, candidate), _time(sketch, machine, sizes, trial, place)
+    return list(found.values())
+
+
+def _free(sketch: Sketch, candidate: Candidate) -> dict[str, int]:
+    """The sizes of groups and of the stream."""
+    return {axis: size for axis, size in candidate.tiles.items() if axis in (*sketch.group, sketch.stream)}
+
+
+def _key(sketch: Sketch, candidate: Candidate) -> tuple[tuple[str, int], ...]:
+    return tuple(_free(sketch, candidate).items())
+
+
 def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str, int]) -> _Trial:
     part = part_fed(sketch, found.tiles, sizes)
     trial = _estimated(sketch, found, machine, sizes, part)

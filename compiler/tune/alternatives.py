@@ -1,0 +1,123 @@
+"""What else a program's kernels could be: other sizes that the model finds nearly as good, and the pipeline without one
+of the passes that only make kernels faster. Each is a list of passes, as a derivation has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from treadle.compiler.machines import machine_of
+from treadle.compiler.pipeline import CHOOSING_PASS, NEEDED, Observer, PassRun, run_passes
+from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.hierarchy_choose_sizes import nearest_for
+
+Passes = tuple[ArgSpec, ...]
+
+
+class Alternative(Protocol):
+    """What may be done in another way."""
+
+    @property
+    def model_us(self) -> float | None:
+        """What the model says of the kernel that it changes; None where it says nothing."""
+        ...
+
+    def applied(self, passes: Passes) -> Passes: ...
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Other sizes of one kernel."""
+
+    kernel: str
+    group: Mapping[str, int]
+    stream: Mapping[str, int]
+    model_us: float | None
+
+    def __str__(self) -> str:
+        told = [f"{axis} = {size}" for axis, size in (*self.group.items(), *self.stream.items())]
+        return f"@{self.kernel} with {', '.join(told)}"
+
+    def applied(self, passes: Passes) -> Passes:
+        """The passes, with these sizes where they choose any."""
+        options = {"group": self.group, "stream": self.stream}
+        texts = {name: (_text(sizes),) for name, sizes in options.items() if sizes}
+        spec = ArgSpec(CHOOSING_PASS, {**texts, "kernel": (self.kernel,)})
+        others = [each for each in passes if not _is_choice_for(each, self.kernel)]
+        place = _choosing(others)
+        return (*others[:place], spec, *others[place:])
+
+
+@dataclass(frozen=True)
+class Without:
+    """All passes but one, wherever it stands."""
+
+    left_out: str
+    model_us: float | None = None
+
+    def __str__(self) -> str:
+        return f"without {self.left_out}"
+
+    def applied(self, passes: Passes) -> Passes:
+        return tuple(each for each in passes if each.name != self.left_out)
+
+
+def alternatives(module: ModuleOp, passes: Passes, count: int) -> Iterator[Alternative]:
+    """So many other sizes of each kernel, and each pass that may be left out, those nearest to the code first
+    (TreadleError)."""
+    yield from other_sizes(module, passes, count)
+    yield from map(Without, reversed(optional(module, passes)))
+
+
+def other_sizes(module: ModuleOp, passes: Passes, count: int) -> Iterator[Sizes]:
+    """Of each kernel whose sizes these passes choose, so many other sizes, those that the model likes best first
+    (TreadleError)."""
+    place = _choosing(passes)
+    decorated = module.clone()
+    run_passes(decorated, passes[:place])
+    machine = machine_of(decorated)
+    for kernel in decorated.walk():
+        if not isinstance(kernel, KernelOp) or kernel.schedule is None or kernel.schedule.is_decided:
+            continue
+        streamed = kernel.schedule.stream.as_dict()
+        for sizes, time_us in nearest_for(kernel, machine, count + 1)[1:]:
+            group = {axis: size for axis, size in sizes.items() if axis not in streamed}
+            stream = {axis: size for axis, size in sizes.items() if axis in streamed}
+            yield Sizes(kernel.kernel_name.data, group, stream, time_us)
+
+
+def optional(module: ModuleOp, passes: Passes) -> Sequence[str]:
+    """The passes that change this program and could be left out, in their order (TreadleError)."""
+    changing = _Changing()
+    run_passes(module.clone(), passes, changing)
+    return [name for name in changing.names if name not in NEEDED]
+
+
+class _Changing(Observer):
+    """The names of the passes that change something."""
+
+    compares = True
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        if run.changed:
+            self.names[run.name] = None
+
+
+def _choosing(passes: Sequence[ArgSpec]) -> int:
+    """Where sizes are chosen first; behind the passes where none are."""
+    return next((i for i, each in enumerate(passes) if each.name == CHOOSING_PASS), len(passes))
+
+
+def _is_choice_for(spec: ArgSpec, kernel: str) -> bool:
+    return spec.name == CHOOSING_PASS and spec.parameters.get("kernel") == (kernel,)
+
+
+def _text(sizes: Mapping[str, int]) -> str:
+    return ",".join(f"{axis}={size}" for axis, size in sizes.items())
