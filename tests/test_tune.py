@@ -16,7 +16,7 @@ import treadle
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.main import main
-from treadle.compiler.pipeline import NEEDED, Options, pipeline, print_cuda, run_pipeline
+from treadle.compiler.pipeline import NEEDED, Options, pipeline, print_cuda, run_passes, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
 from treadle.compiler.source import load_module, only_function
 from treadle.compiler.tune.alternatives import Sizes, Without, alternatives, optional, other_sizes
@@ -175,6 +175,15 @@ def test_sizes_of_one_kernel_stand_in_place_of_its_others() -> None:
 def test_what_is_needed_are_passes_of_the_pipeline() -> None:
     names = [each.name for each in pipeline(Options("h100"))]
     assert set(NEEDED) <= set(names) <= set(PASSES)
+
+
+@pytest.mark.parametrize(("name", "machine"), [("matmul", "h100"), ("attention", "a100")])
+def test_what_has_no_widths_is_not_printed(name: str, machine: str) -> None:
+    """Nor does anything else go wrong before that is said."""
+    module = program(name, {})
+    run_passes(module, Without("coalescing").applied(pipeline(Options(machine))))
+    with pytest.raises(TreadleError, match="without widths: run coalescing before printing"):
+        print_cuda(module)
 
 
 def test_a_pass_that_changes_nothing_is_not_left_out() -> None:

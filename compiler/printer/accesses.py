@@ -11,7 +11,6 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
-from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.copies import line_span
 from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request, span_of_rows
 from treadle.compiler.printer.boxed_copies import BoxedCopyPrinter
@@ -458,8 +457,6 @@ class AccessPrinter:
     @contextmanager
     def width(self, op: GlobalAccess, what: str, head: str = "") -> Generator[None]:
         """The scope of an access, in which `width` is how many elements move at once."""
-        if not op.width_list:
-            raise Refusal(op, "an access to device memory without widths: run coalescing before printing")
         with self.kernel.names.scope(), self.kernel.text.block(head, f"}}  // {what}"):
             type = c_type(op.buffer_type)
             width = f"{self.kernel.call('width_of')}<{type}, {max(op.width_list)}>(ALIGNED)"

@@ -41,6 +41,7 @@ class KernelPrinter(KernelWriter):
     """Prints one kernel."""
 
     def __init__(self, kernel: cuda.KernelOp, launch: cuda.LaunchOp | None = None):
+        _check_widths(kernel)
         super().__init__(kernel)
         self.launch = launch
         self.last_strides: set[str] = set()
@@ -276,6 +277,13 @@ class KernelPrinter(KernelWriter):
             self.warpgroups.barrier(isinstance(op, cuda.BarrierOp) and op.by_groups is not None)
         else:
             self.text.line(f"{self.call('barrier_block')}();")
+
+
+def _check_widths(kernel: cuda.KernelOp) -> None:
+    """Before anything asks which variants there are, which follow from the widths (Refusal)."""
+    for op in kernel.walk():
+        if isinstance(op, GlobalAccess) and not op.width_list:
+            raise Refusal(op, "an access to device memory without widths: run coalescing before printing")
 
 
 def _of_entry(type: str) -> str:
