@@ -19,7 +19,7 @@ from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.meetings import have_met
 from treadle.dialects.cuda.staging import EVERYWHERE
-from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of
+from treadle.dialects.cuda.tiles import format_bytes, is_boxed, is_shared, layout_of
 from treadle.dialects.diagram.array import sizes_of
 
 FEW_BLOCKS = 2
@@ -204,12 +204,13 @@ class _Stager:
 
     def why_not(self, op: GlobalAccess, alignment: int) -> str:
         """Why an access that asks for sectors twice where rows are aligned to so many bytes goes no other way."""
+        if op.place is not None:
+            return "its rows lie where data or steps of positions say, and may share sectors"
         if isinstance(op, cuda.CopyOp):
-            return "its rows overlap"
+            boxes = "lanes fill the boxes that warpgroups read row by row, and rows of at most 128 bytes share sectors"
+            return boxes if is_boxed(op.tile.type) else "its rows overlap"
         if isinstance(op.parent_op(), cuda.SelectOp):
             return "each thread loads what says whether a piece of its own counts"
-        if op.place is not None:
-            return "its rows lie where data say"
         if not _may_meet(op, self.kernel):
             return "warps with roles do not meet there for a tile on the way"
         if self.has_to_gain(op):

@@ -246,8 +246,12 @@ def test_what_boxes_cost() -> None:
         module = parse_module(programs.attention(d))
         run_pipeline(module, Options(arch="sm_90a"))
         kernel = next(op for op in module.body.block.ops if isinstance(op, KernelOp))
+        by_lanes = next(
+            op for op in module.walk() if isinstance(op, KernelOp) and op.sym_name.data.endswith("by_lanes")
+        )
         (entry,) = variants(kernel)
         lines = list(alignment_lines(kernel))
+        assert any("loaded: " in line and "lanes fill the boxes" in line for line in alignment_lines(by_lanes))
         assert entry.boxes.is_fewest == is_fewest
         assert f"{entry.boxes.requests} tensor copies, {entry.boxes.sectors:,} sectors" in lines[0]
         assert any("boxes have at most 128 bytes" in line for line in lines) != is_fewest
