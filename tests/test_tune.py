@@ -14,11 +14,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 import treadle
 from treadle.compiler.derivation.replay import read_derivation
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.main import main
 from treadle.compiler.pipeline import NEEDED, Options, pipeline, print_cuda, run_passes, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
 from treadle.compiler.source import load_module, only_function
+from treadle.compiler.tune import gpu as tune_gpu
 from treadle.compiler.tune.alternatives import Sizes, Without, alternatives, optional, other_sizes
 from treadle.compiler.tune.gpu import check_near
 from treadle.compiler.tune.search import OWN, fastest, tune
@@ -26,10 +27,11 @@ from treadle.compiler.universe import PASSES
 from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.emulator.backend import EmulatorBackend
-from treadle.runtime.gpu import missing_for_gpu
+from treadle.runtime.gpu import GpuFailure, missing_for_gpu
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function
+from treadle.runtime.nvcc import NvccFailure
 from treadle.runtime.verify import verify
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -326,3 +328,20 @@ def test_a_replayed_derivation_is_tuned(capsys: pytest.CaptureFixture[str], tmp_
     path.write_text(capsys.readouterr().out, encoding="utf-8")
     assert main(["tune", str(EXAMPLES / "matmul.mlir"), "--replay", str(path), "--list"]) == 0
     assert "without warp-specialization" in capsys.readouterr().out
+
+
+def test_what_a_device_cannot_do_is_told_as_the_search_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that may go wrong below the compiler."""
+    found = tune_gpu.Runs.__new__(tune_gpu.Runs)
+    found._known = {}
+    module = program("softmax", {})
+    run_pipeline(module, Options("a100"))
+    for error, kind in ((GpuFailure("no bytes left"), TreadleError), (NvccFailure("no such register"), InternalError)):
+
+        def raises(*_: Any, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(tune_gpu.Runs, "_measured", raises)
+        with pytest.raises(TreadleError, match=str(error)) as told:
+            found.seconds(module)
+        assert type(told.value) is kind

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.bench.gpu import Gpu, Recorder
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import Machine
 from treadle.compiler.pipeline import print_cuda
 from treadle.dialects.cuda import kernel_names
+from treadle.runtime.failures import refused_kernel, unable
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import axis_sizes, make_inputs
 
@@ -37,7 +39,8 @@ class Runs:
     def seconds(self, module: ModuleOp) -> float:
         cuda = print_cuda(module)
         if cuda not in self._known:
-            self._known[cuda] = self._measured(module, cuda)
+            with _told():
+                self._known[cuda] = self._measured(module, cuda)
         return self._known[cuda]
 
     def _measured(self, module: ModuleOp, cuda: str) -> float:
@@ -49,6 +52,17 @@ class Runs:
             return self._gpu.median(lambda: [launch() for launch in backend.launches])
         finally:
             backend.launches.clear()  # which hold arrays of the device
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    """What goes wrong below the compiler, as the search expects it (TreadleError)."""
+    try:
+        yield
+    except refused_kernel() as error:
+        raise InternalError(f"nvcc refuses what treadle printed: {error}") from error
+    except unable() as error:
+        raise TreadleError(str(error)) from error
 
 
 def check_near(results: Sequence[Any], first: Sequence[Any]) -> None:
