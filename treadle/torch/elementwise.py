@@ -106,20 +106,15 @@ SAID = ("and", "or", "not")
 
 
 def _logical(target: Any, bitwise: Any, symbol: str, function: Callable[..., Any]) -> None:
-    """Of truth values; the logical operation asks other numbers whether they are 0, the bitwise one takes integers
-    apart, which programs do not."""
+    """Of truth values; the logical operation asks other numbers whether they are 0. (`treadle.torch.bits` has the
+    bitwise one of integers.)"""
 
     def of_truths(body: Body, *operands: Any) -> Tensor:
         made = body.map(function, *operands)
         return body.said(made, symbol, *operands) if symbol in SAID else made
 
-    def of_bits(body: Body, *operands: Any) -> Tensor:
-        if not all(map(is_truth, operands)):
-            raise Unsupported(f"{symbol} of the bits of integers")
-        return of_truths(body, *operands)
-
     COMPUTED[target] = lambda body, *operands: of_truths(body, *(truth(body, each) for each in operands))
-    COMPUTED[bitwise] = of_bits
+    COMPUTED[bitwise] = of_truths
 
 
 def truth(body: Body, operand: Any) -> Any:

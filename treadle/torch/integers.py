@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from treadle.torch.bits import EIGHT
 from treadle.torch.registry import FREE, aten
 from treadle.torch.symbols import Size, most
 from treadle.torch.tensors import Tensor, Unsupported
@@ -27,9 +28,27 @@ def limit_of(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options:
     """No element of the result, whose format this is, is larger than that, nor smaller than its negative."""
     if dtype.is_floating_point:
         return UNKNOWN
-    if dtype in OF_FORMATS:
-        return OF_FORMATS[dtype]
+    return min(OF_FORMATS.get(dtype, UNKNOWN), _computed(target, arguments, options))
+
+
+def _computed(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> float:
+    """That of the result, if nothing wraps around."""
     return _LIMITS.get(target, _of_tensor if target in FREE else _unknown)(*arguments, **options)
+
+
+def wraps(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    """Whether what an operation gives in 8 bits may need more, or less than none where they have no sign."""
+    least, largest = EIGHT[dtype]
+    above = _computed(target, arguments, options) > largest
+    return above or (least == 0 and (target in _BELOW_ZERO or any(map(_may_be_negative, arguments))))
+
+
+def _may_be_negative(operand: Any) -> bool:
+    if isinstance(operand, list | tuple):
+        return any(map(_may_be_negative, operand))
+    if isinstance(operand, Tensor):
+        return operand.dtype not in (torch.bool, torch.uint8)
+    return isinstance(operand, int) and operand < 0
 
 
 def check_fits(dtype: torch.dtype, limit: float) -> None:
@@ -76,8 +95,43 @@ def _positions(start: Any, end: Any, *_: Any, **__: Any) -> float:
     return max(most(start), most(end)) if all(isinstance(each, int | Size) for each in (start, end)) else UNKNOWN
 
 
+def _bits(*operands: Any) -> float:
+    """Of what has no bit that none of them has, but the sign's."""
+    most_of = max(map(_of, operands))
+    return (
+        UNKNOWN if most_of >= 2**31 else (1 << int(most_of).bit_length()) - (not any(map(_may_be_negative, operands)))
+    )
+
+
+def _common(left: Any, right: Any) -> float:
+    """What has no sign bounds what it has in common with others."""
+    bounds = [_of(each) for each in (left, right) if not _may_be_negative(each)]
+    return min(bounds, default=_bits(left, right))
+
+
+def _shifted_left(tensor: Any, by: Any) -> float:
+    return _of(tensor) * 2.0**by if isinstance(by, int) and 0 <= by < 32 else UNKNOWN
+
+
+def _shifted_right(tensor: Any, by: Any) -> float:
+    return -(-_of(tensor) // 2**by) if isinstance(by, int) and 0 <= by < 32 else _of(tensor)
+
+
+_SUMS = (aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar)
+_LEFT = (aten.__lshift__.Scalar, aten.__lshift__.Tensor)
+_RIGHT = (aten.__rshift__.Scalar, aten.__rshift__.Tensor)
+_BELOW_ZERO = {aten.sub.Tensor, aten.sub.Scalar, aten.neg.default, aten.bitwise_not.default}
+"""These may be less than zero though no operand is."""
+
 _LIMITS: dict[Any, Limit] = {
-    **dict.fromkeys((aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar), _sum),
+    **dict.fromkeys(_SUMS, _sum),
+    **dict.fromkeys((aten.bitwise_and.Tensor, aten.bitwise_and.Scalar), _common),
+    **dict.fromkeys((aten.bitwise_or.Tensor, aten.bitwise_or.Scalar), _bits),
+    **dict.fromkeys((aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar, aten.bitwise_not.default), _bits),
+    **dict.fromkeys((*_LEFT, aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar), _shifted_left),
+    **dict.fromkeys((*_RIGHT, aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar), _shifted_right),
+    **dict.fromkeys((aten.floor_divide.default, aten.div.Tensor_mode, aten.div.Scalar_mode), _of_tensor),
+    **dict.fromkeys((aten.remainder.Scalar, aten.remainder.Tensor), lambda tensor, by: _of(by)),
     **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _product),
     **dict.fromkeys((aten.pow.Tensor_Scalar,), _power),
     **dict.fromkeys((aten.maximum.default, aten.minimum.default, aten.clamp.default, aten.where.self), _largest),
@@ -94,4 +148,4 @@ _LIMITS: dict[Any, Limit] = {
     aten.scalar_tensor.default: lambda number, **_: _of(number),
 }
 
-__all__ = ["check_fits", "limit_of"]
+__all__ = ["check_fits", "limit_of", "wraps"]

@@ -19,8 +19,9 @@ from treadle.dialects.diagram.array import DYNAMIC
 from treadle.language.array import Array
 from treadle.language.graph import FORMATS, Graph
 from treadle.torch.axes import Axis, Dims, leaves
+from treadle.torch.bits import EIGHT, IN_EIGHT_BITS, check_numbers, wrapped
 from treadle.torch.entries import How, entries
-from treadle.torch.integers import check_fits, limit_of
+from treadle.torch.integers import check_fits, limit_of, wraps
 from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
@@ -35,7 +36,7 @@ ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.int8: "i8", torch.uint8: "ui8",
 """What a tensor is to a program; truth values are the bytes 1 and 0."""
 
 COMPUTES = frozenset(ARGUMENTS) - {torch.int8, torch.uint8} | {torch.int64}
-"""Formats of results that a program computes as PyTorch does, whose arithmetic in 8 bits wraps around."""
+"""Formats of results that a program computes as PyTorch does: of 8 bits, what `IN_EIGHT_BITS` says."""
 
 RESULTS = {**ARGUMENTS, torch.int64: "i32"}
 """What a program gives as a tensor: of 64 bits only what is known to need 32."""
@@ -206,15 +207,22 @@ class Translation:
     def made(self, node: Node, handler: Handler, arguments: list[Any], options: dict[str, Any]) -> Tensor:
         """What the node's handler makes of these (Unsupported)."""
         dtype = meta(node).dtype
-        if node.target in COMPUTED and dtype not in COMPUTES:
+        computes = node.target in COMPUTED
+        in_eight = computes and dtype in EIGHT and node.target in IN_EIGHT_BITS
+        if computes and dtype not in COMPUTES and not in_eight:
             raise Unsupported(f"it computes in {dtype}")
+        if in_eight and node.target is not aten.cat.default:  # whose number is a dimension
+            check_numbers(dtype, arguments)
         limit = limit_of(node.target, dtype, arguments, options)
         check_fits(dtype, limit)
+        wraps_around = in_eight and wraps(node.target, dtype, arguments, options)
         if node.target in PRODUCTS:
             options["format"] = FLOATS.get(meta(node.args[-1]).dtype)
         if node.target in TYPED:
             options["made"] = dtype
         tensor = handler(self.body, *arguments, **options)
+        if wraps_around:
+            tensor = wrapped(self.body, tensor, dtype)
         return replace(tensor, dtype=dtype, limit=limit)
 
     def argument(self, argument: Any) -> Any:
