@@ -78,6 +78,8 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-reassociate"),  # while factors and casts still stand alone; before maps are composed with sums
         _step("diagram-compose-maps"),
+        # once maps are composed, so that it is seen what is made of a number; before sizes, whose costs then are those
+        _step("diagram-allow-approximations"),
         _step("diagram-widen-operands"),  # before fusion, so that what is widened is widened where it is used
         *_recompute(options),  # before fusion, which cannot join what sums one array along different axes
         _fusion(options),  # decides what is one kernel: everything below looks at one at a time
@@ -88,6 +90,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory
         _step("hierarchy-subloop"),  # once it is known what a group holds; while the contractions still stand alone
         _step("hierarchy-expand-streams"),
+        _step("diagram-expand-approximations"),  # after the streams; before powers, whose factors come together
         _step("diagram-exp-to-exp2"),  # after the streams, whose laws are stated for exp
         _step("diagram-fuse-multiply-adds"),  # after the powers, in which sums and products are taken apart
         _step("convert-hierarchy-to-cuda"),

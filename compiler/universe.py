@@ -33,6 +33,8 @@ PASSES: dict[str, str] = {
     "diagram-differentiate": "treadle.passes.diagram_differentiate:DiagramDifferentiatePass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",
+    "diagram-allow-approximations": "treadle.passes.diagram_allow_approximations:DiagramAllowApproximationsPass",
+    "diagram-expand-approximations": "treadle.passes.diagram_expand_approximations:DiagramExpandApproximationsPass",
     "diagram-fuse-multiply-adds": "treadle.passes.diagram_fuse_multiply_adds:DiagramFuseMultiplyAddsPass",
     "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",

@@ -10,6 +10,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from treadle.dialects.diagram import FillOp, IndexOp, MapOp, YieldOp
+from treadle.dialects.diagram.approximations import is_by_reciprocal
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import LoadOp
@@ -36,11 +37,16 @@ def begun_ahead(op: MapOp) -> Iterator[tuple[str, ...]]:
 
 
 def divided(op: MapOp) -> Iterator[tuple[str, ...]]:
-    """The axes of each division, and of powers that leave: ptxas has several elements on their way at a time, scaled
-    before and after, or between a special-function unit and an address."""
+    """The axes of each division, and of powers and reciprocals that leave: ptxas has several elements on their way at a
+    time, scaled before and after, or between a special-function unit and an address."""
     leaves = not any(isinstance(use.operation, DiagramOperation) for use in op.result.uses)
-    slow = (arith.DivfOp, math.ExpOp, math.Exp2Op) if leaves else arith.DivfOp
-    return (axes_of(op.result.type) for scalar in op.body.block.ops if isinstance(scalar, slow))
+    return (axes_of(op.result.type) for scalar in op.body.block.ops if _is_on_its_way(scalar, leaves))
+
+
+def _is_on_its_way(scalar: Operation, leaves: bool) -> bool:
+    if isinstance(scalar, math.ExpOp | math.Exp2Op) or is_by_reciprocal(scalar):
+        return leaves
+    return isinstance(scalar, arith.DivfOp)
 
 
 def _is_early(value: SSAValue) -> bool:

@@ -21,6 +21,7 @@ from treadle.compiler.cost.peak import lives_in, near_arrays
 from treadle.compiler.cost.roles import vector_in_rows
 from treadle.compiler.cost.work import SLOW_FUNCTIONS, width_of
 from treadle.dialects.diagram import CastOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.approximations import is_approximate
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.hierarchy import KernelOp, LoadOp, SaveOp, StreamOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
@@ -176,7 +177,7 @@ def _moments(block: Block, outside: frozenset[SSAValue]) -> Iterator[_Found]:
 
 def _held_by_map(op: MapOp) -> Iterator[Held]:
     yield from (Held("dividing", axes, 4) for axes in divided(op))
-    if any(scalar.name in SLOW_FUNCTIONS for scalar in op.body.block.ops):
+    if any(scalar.name in SLOW_FUNCTIONS and not is_approximate(scalar) for scalar in op.body.block.ops):
         yield Held("slow", (), 4)
 
 

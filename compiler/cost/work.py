@@ -13,6 +13,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 
@@ -27,6 +28,9 @@ FUNCTIONS = {
 """Instructions of the special-function unit, and others, of what is more than one of them, as ptxas 13.0 has it; not
 what only rare arguments take (large ones of `sin`, subnormal ones)."""
 
+APPROXIMATED = {"math.tanh": (2, 3)}
+"""The same where a shorter form is allowed (`diagram-allow-approximations`)."""
+
 SLOW_FUNCTIONS = frozenset(name for name, (_, others) in FUNCTIONS.items() if others > 10)
 """Those that hold numbers of their own in registers meanwhile."""
 
@@ -40,6 +44,9 @@ CHOICES = (arith.SelectOp, arith.CmpfOp)
 DIVISION, OF_DIVISOR = {"float": 3}, {"special": 1, "float": 4}
 """What a quotient takes of what is divided, and of the divisor: `div.full` scales both into the range of the
 reciprocal, which elements that one number divides have together (ptxas 13.0)."""
+
+BY_RECIPROCAL, OF_RECIPROCAL = {"float": 2}, {"special": 1}
+"""The same where the divisor is known to be in that range: a quarter of what is divided, and a product."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,14 @@ def _of_map(op: MapOp) -> Iterator[Labour]:
 
 
 def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Iterator[Labour]:
-    by_constant = isinstance(op.rhs.owner, arith.ConstantOp)  # a multiplication by what nvcc makes of it
-    kinds = {op.result: {"float": 1}} if by_constant else {op.result: DIVISION, op.rhs: OF_DIVISOR}
+    if isinstance(op.rhs.owner, arith.ConstantOp):  # a multiplication by what nvcc makes of it
+        kinds = {op.result: {"float": 1}}
+    elif not is_by_reciprocal(op):
+        kinds = {op.result: DIVISION, op.rhs: OF_DIVISOR}
+    elif isinstance(op.lhs.owner, arith.ConstantOp):
+        kinds = {op.rhs: OF_RECIPROCAL}
+    else:
+        kinds = {op.result: BY_RECIPROCAL, op.rhs: OF_RECIPROCAL}
     for value, factors in kinds.items():
         if axes.get(value):
             yield from (Labour(kind, factor, axes[value]) for kind, factor in factors.items())
@@ -121,6 +134,8 @@ def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> d
         return {}
     if isinstance(scalar, CHOICES):
         return {"select": 1}
+    if is_approximate(scalar):
+        return dict(zip(("special", "float"), APPROXIMATED[scalar.name], strict=True))
     if scalar.name in FUNCTIONS:
         return dict(zip(("special", "float"), FUNCTIONS[scalar.name], strict=True))
     if scalar.name.startswith("math.") and scalar.name not in CHEAP_FUNCTIONS:

@@ -8,13 +8,14 @@ import struct
 from collections.abc import Callable, Mapping
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i8, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i1, i8, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.cuda import IndexOp
 from treadle.dialects.diagram import MapOp, YieldOp
+from treadle.dialects.diagram.approximations import is_by_reciprocal
 from treadle.dialects.diagram.array import Number, format_of
 from treadle.dialects.diagram.formats import NARROW, NUMBER_FORMATS
 
@@ -222,6 +223,9 @@ class ScalarPrinter:
                 self.uses.add(name)
             return f"{name}({', '.join(_bare(operand) for operand in operands)})"
         match op:
+            case arith.DivfOp() if _is_reciprocal(op):
+                self.uses.add("rcp_approx")
+                return f"rcp_approx({_bare(operands[1])})"
             case arith.DivfOp():
                 self.uses.add("divide")
                 return f"divide({_bare(operands[0])}, {_bare(operands[1])})"
@@ -287,6 +291,12 @@ class ScalarPrinter:
         if predicate == 8:
             return f"!({left} < {right} || {left} > {right})"
         return f"!({left} {opposite[predicate]} {right})"
+
+
+def _is_reciprocal(op: arith.DivfOp) -> bool:
+    """Whether a quotient is a reciprocal that the machine's own stands for."""
+    is_one = isinstance(op.lhs.owner, arith.ConstantOp) and _number(op.lhs.owner).value.data == 1
+    return is_one and is_by_reciprocal(op) and op.result.type == f32
 
 
 def _stays_in_32_bits(op: Operation) -> bool:

@@ -1,0 +1,151 @@
+// RUN: xdsl-opt -p diagram-allow-approximations %s | filecheck %s
+
+!S = tensor<4x8xf32, #diagram.array<[q, x]>>
+!H = tensor<4x8xf16, #diagram.array<[q, x]>>
+!m = tensor<4xf32, #diagram.array<[q]>>
+
+// A cap of scores below their maximum: 60 of them in an exponent, 30 for each side of the difference. The logarithm of
+// the sum of these powers does not ask for more.
+// CHECK-LABEL: func.func @cap
+// CHECK-SAME:  #hierarchy.step<"diagram-allow-approximations", "%t in %T", "tanh x = 2 / (1 + exp(-2 x)) - 1", "only exponents are made of it, which are off by 90 times 2^-21 at most">
+// CHECK:       %t = math.tanh %s fastmath<afn> : f32
+func.func @cap(%S: !S) -> (!S, !m) {
+  %T = diagram.map (%s = %S : !S) -> !S {
+    %cap = arith.constant 30.0 : f32
+    %t = math.tanh %s : f32
+    %capped = arith.mulf %t, %cap : f32
+    diagram.yield %capped : f32
+  }
+  %W = diagram.where %T if "x <= q" : !S
+  %m = diagram.reduce max %W over [x] : !S -> !m
+  %P = diagram.map (%s = %W : !S, %most = %m : !m) -> !S {
+    %d = arith.subf %s, %most : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %P over [x] : !S -> !m
+  %L = diagram.map (%sum = %l : !m, %most = %m : !m) -> !m {
+    %log = math.log %sum : f32
+    %all = arith.addf %most, %log : f32
+    diagram.yield %all : f32
+  }
+  func.return %P, %L : !S, !m
+}
+
+// So large that the powers would be off by more.
+// CHECK-LABEL: func.func @large_cap
+// CHECK-NOT:   #hierarchy.step
+// CHECK:       %t = math.tanh %s : f32
+func.func @large_cap(%S: !S) -> !S {
+  %P = diagram.map (%s = %S : !S) -> !S {
+    %cap = arith.constant 200.0 : f32
+    %t = math.tanh %s : f32
+    %capped = arith.mulf %cap, %t : f32
+    %p = math.exp %capped : f32
+    diagram.yield %p : f32
+  }
+  func.return %P : !S
+}
+
+// The same number as a result, as a factor, a square, or beside the logarithm of something else.
+// CHECK-LABEL: func.func @others
+// CHECK-COUNT-4: {{math.tanh %s : f32}}
+func.func @others(%S: !S, %R: !S) -> (!S, !S, !S, !S, !S) {
+  %T = diagram.map (%s = %S : !S) -> !S {
+    %t = math.tanh %s : f32
+    diagram.yield %t : f32
+  }
+  %P = diagram.map (%t = %T : !S) -> !S {
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %U = diagram.map (%s = %S : !S, %r = %R : !S) -> !S {
+    %t = math.tanh %s : f32
+    %u = arith.mulf %t, %r : f32
+    %p = math.exp %u : f32
+    diagram.yield %p : f32
+  }
+  %V = diagram.map (%s = %S : !S) -> !S {
+    %t = math.tanh %s : f32
+    %u = arith.mulf %t, %t : f32
+    %p = math.exp %u : f32
+    diagram.yield %p : f32
+  }
+  %W = diagram.map (%s = %S : !S, %r = %R : !S) -> !S {
+    %t = math.tanh %s : f32
+    %log = math.log %r : f32
+    %u = arith.addf %t, %log : f32
+    diagram.yield %u : f32
+  }
+  func.return %T, %P, %U, %V, %W : !S, !S, !S, !S, !S
+}
+
+// One plus it loses no digits in the shorter form; a difference from 1 would.
+// CHECK-LABEL: func.func @one_plus
+// CHECK:       %t = math.tanh %s fastmath<afn> : f32
+// CHECK:       %t = math.tanh %s : f32
+func.func @one_plus(%S: !S) -> (!S, !S) {
+  %G = diagram.map (%s = %S : !S) -> !S {
+    %one = arith.constant 1.0 : f32
+    %t = math.tanh %s : f32
+    %g = arith.addf %one, %t : f32
+    diagram.yield %g : f32
+  }
+  %U = diagram.map (%s = %S : !S) -> !S {
+    %one = arith.constant 1.0 : f32
+    %t = math.tanh %s : f32
+    %u = arith.subf %one, %t : f32
+    diagram.yield %u : f32
+  }
+  func.return %G, %U : !S, !S
+}
+
+// A divisor that is at least 1, and one that a number of the program keeps from zero. A sum of two signs, what may be
+// zero, constants, and other formats stay; so does what is flagged already without a proof.
+// CHECK-LABEL: func.func @quotients
+// CHECK:       %a = arith.divf %s, %divisor fastmath<arcp> : f32
+// CHECK:       %b = arith.divf %s, %safe fastmath<arcp> : f32
+// CHECK:       %c = arith.divf %s, %both : f32
+// CHECK:       %d = arith.divf %s, %size : f32
+// CHECK:       %e = arith.divf %s, %three : f32
+// CHECK:       %h = arith.divf %one, %divisor : f16
+func.func @quotients(%S: !S, %H: !H) -> (!S, !S, !S, !S, !S, !H) {
+  %A = diagram.map (%s = %S : !S) -> !S {
+    %one = arith.constant 1.0 : f32
+    %square = arith.mulf %s, %s : f32
+    %divisor = arith.addf %one, %square : f32
+    %a = arith.divf %s, %divisor : f32
+    diagram.yield %a : f32
+  }
+  %B = diagram.map (%s = %S : !S) -> !S {
+    %small = arith.constant 1.0e-12 : f32
+    %size = math.absf %s : f32
+    %safe = arith.maximumf %size, %small : f32
+    %b = arith.divf %s, %safe : f32
+    diagram.yield %b : f32
+  }
+  %C = diagram.map (%s = %S : !S) -> !S {
+    %one = arith.constant 1.0 : f32
+    %both = arith.addf %one, %s : f32
+    %c = arith.divf %s, %both fastmath<fast> : f32
+    diagram.yield %c : f32
+  }
+  %D = diagram.map (%s = %S : !S) -> !S {
+    %size = math.absf %s : f32
+    %d = arith.divf %s, %size fastmath<arcp> : f32
+    diagram.yield %d : f32
+  }
+  %E = diagram.map (%s = %S : !S) -> !S {
+    %three = arith.constant 3.0 : f32
+    %e = arith.divf %s, %three : f32
+    diagram.yield %e : f32
+  }
+  %G = diagram.map (%s = %H : !H) -> !H {
+    %one = arith.constant 1.0 : f16
+    %square = arith.mulf %s, %s : f16
+    %divisor = arith.addf %one, %square : f16
+    %h = arith.divf %one, %divisor : f16
+    diagram.yield %h : f16
+  }
+  func.return %A, %B, %C, %D, %E, %G : !S, !S, !S, !S, !S, !H
+}

@@ -1,0 +1,197 @@
+"""`diagram-expand-approximations`: shorter forms of quotients and functions, where flags allow them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, f32
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram.approximations import BY_RECIPROCAL, is_approximate, is_by_reciprocal
+from treadle.passes.diagram_allow_approximations import is_one_plus
+from treadle.passes.expressions.exponents import constant_of
+
+
+@dataclass(frozen=True)
+class DiagramExpandApproximationsPass(ModulePass):
+    """Write quotients and `tanh` in a shorter form where `diagram-allow-approximations` found that exact enough.
+
+    - *A quotient by what is at least 2^-124* is `a / 4` times the reciprocal of `b / 4`, which is a normal number, or
+      zero if `b` is infinite. Dividing by 4 is exact; of `b = c + y` with a constant `c` it goes into both. If `a` is a
+      constant, at most 1, it is `a` times the reciprocal of `b`, which is zero where it is below the least normal
+      number. A reciprocal is `1 / b` with the flag `arcp`.
+    - *`c tanh x`* is `2 c r - c`, with the reciprocal `r` of `1 + exp(-2 x)`; a constant factor of `x` goes into the 2.
+    - *`1 + tanh x`* is the reciprocal of `0.5 + 0.5 exp(-2 x)`.
+
+    Before `diagram-exp-to-exp2`, which takes factors of exponents together, and `diagram-fuse-multiply-adds`, which
+    makes one operation of `2 c r - c`.
+
+    Before:
+    ```
+    !S = tensor<4x8xf32, #diagram.array<[q, x]>>
+    func.func @f(%S: !S) -> (!S, !S) {
+      %T = diagram.map (%s = %S : !S) -> !S {
+        %scale = arith.constant 0.125 : f32
+        %cap = arith.constant 30.0 : f32
+        %scaled = arith.mulf %s, %scale : f32
+        %t = math.tanh %scaled fastmath<afn> : f32
+        %capped = arith.mulf %t, %cap : f32
+        diagram.yield %capped : f32
+      }
+      %G = diagram.map (%s = %S : !S) -> !S {
+        %one = arith.constant 1.0 : f32
+        %e = math.exp %s : f32
+        %divisor = arith.addf %one, %e : f32
+        %g = arith.divf %s, %divisor fastmath<arcp> : f32
+        diagram.yield %g : f32
+      }
+      func.return %T, %G : !S, !S
+    }
+    ```
+
+    After:
+    ```
+    !S = tensor<4x8xf32, #diagram.array<[q, x]>>
+    func.func @f(%S: !S) -> (!S, !S) {
+      %T = diagram.map (%s = %S : !S) -> !S {
+        %0 = arith.constant -0.25 : f32
+        %1 = arith.mulf %s, %0 : f32
+        %2 = math.exp %1 : f32
+        %3 = arith.constant 1.0 : f32
+        %4 = arith.addf %2, %3 : f32
+        %5 = arith.constant 1.0 : f32
+        %6 = arith.divf %5, %4 fastmath<arcp> : f32
+        %7 = arith.constant 60.0 : f32
+        %8 = arith.mulf %6, %7 : f32
+        %9 = arith.constant 30.0 : f32
+        %capped = arith.subf %8, %9 : f32
+        diagram.yield %capped : f32
+      }
+      %G = diagram.map (%s = %S : !S) -> !S {
+        %e = math.exp %s : f32
+        %0 = arith.constant 0.25 : f32
+        %1 = arith.mulf %s, %0 : f32
+        %2 = arith.constant 0.25 : f32
+        %3 = arith.mulf %e, %2 : f32
+        %4 = arith.constant 0.25 : f32
+        %5 = arith.addf %3, %4 : f32
+        %6 = arith.constant 1.0 : f32
+        %7 = arith.divf %6, %5 fastmath<arcp> : f32
+        %g = arith.mulf %1, %7 : f32
+        diagram.yield %g : f32
+      }
+      func.return %T, %G : !S, !S
+    }
+    ```
+    """
+
+    name = "diagram-expand-approximations"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for map in [each for each in op.walk() if isinstance(each, MapOp)]:
+            flagged = [each for each in map.body.block.ops if is_approximate(each) or is_by_reciprocal(each)]
+            for each in flagged:
+                if isinstance(each, arith.DivfOp):
+                    _expand_quotient(each)
+                elif isinstance(each, math.TanhOp):
+                    _expand_tanh(each)
+            if flagged:
+                _erase_dead(map)
+
+
+def _expand_quotient(op: arith.DivfOp) -> None:
+    constant = constant_of(op.lhs)
+    if constant == 1:
+        return
+    make = _Maker(op)
+    if constant is not None and abs(constant) <= 1:
+        return make.instead(op, arith.MulfOp(make.reciprocal(op.rhs), make.number(constant)))
+    quarter = make.times(op.lhs, 0.25)
+    make.instead(op, arith.MulfOp(quarter, make.reciprocal(_quarter(op.rhs, make))))
+
+
+def _quarter(value: SSAValue, make: _Maker) -> SSAValue:
+    """A quarter of a divisor: of each term, if one is a constant."""
+    if isinstance(value.owner, arith.AddfOp):
+        for term, other in ((value.owner.lhs, value.owner.rhs), (value.owner.rhs, value.owner.lhs)):
+            if (constant := constant_of(term)) is not None:
+                return make.plus(make.times(other, 0.25), constant / 4)
+    return make.times(value, 0.25)
+
+
+def _expand_tanh(op: math.TanhOp) -> None:
+    make = _Maker(op)
+    inner, factor = _scaled(op.operand)
+    power = make.add(math.ExpOp(make.times(inner, -2 * factor)))
+    users = [use.operation for use in op.result.uses]
+    if all(map(is_one_plus, users)):
+        risen = make.reciprocal(make.plus(make.times(power, 0.5), 0.5))
+        for user in users:
+            Rewriter.replace_op(user, [], [risen])
+        return
+    share = make.reciprocal(make.plus(power, 1.0))
+    for user in users:
+        if (cap := _factor_beside(op.result, user)) is not None:
+            there = _Maker(user)
+            there.instead(user, arith.SubfOp(there.times(share, 2 * cap), there.number(cap)))
+    if op.result.uses:
+        make.instead(op, arith.SubfOp(make.times(share, 2.0), make.number(1.0)))
+
+
+def _scaled(value: SSAValue) -> tuple[SSAValue, float]:
+    """What a value is a constant multiple of, and that constant."""
+    match value.owner:
+        case arith.MulfOp(lhs=left, rhs=right) if (factor := constant_of(right)) is not None:
+            return left, factor
+        case arith.MulfOp(lhs=left, rhs=right) if (factor := constant_of(left)) is not None:
+            return right, factor
+        case arith.DivfOp(lhs=left, rhs=right) if divisor := constant_of(right):
+            return left, 1 / divisor
+        case _:
+            return value, 1.0
+
+
+def _factor_beside(value: SSAValue, user: Operation) -> float | None:
+    """The constant that an operation multiplies a value by."""
+    if not isinstance(user, arith.MulfOp):
+        return None
+    return constant_of(user.rhs if user.lhs is value else user.lhs)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes operations right before another one, in f32."""
+
+    place: Operation
+
+    def add(self, op: Operation) -> SSAValue:
+        op.location = self.place.location
+        Rewriter.insert_op(op, InsertPoint.before(self.place))
+        return op.results[0]
+
+    def number(self, value: float) -> SSAValue:
+        return self.add(arith.ConstantOp(FloatAttr(value, f32)))
+
+    def times(self, value: SSAValue, factor: float) -> SSAValue:
+        return self.add(arith.MulfOp(value, self.number(factor)))
+
+    def plus(self, value: SSAValue, summand: float) -> SSAValue:
+        return self.add(arith.AddfOp(value, self.number(summand)))
+
+    def reciprocal(self, value: SSAValue) -> SSAValue:
+        return self.add(arith.DivfOp(self.number(1.0), value, BY_RECIPROCAL))
+
+    def instead(self, old: Operation, new: Operation) -> None:
+        new.location, new.results[0].name_hint = old.location, old.results[0].name_hint
+        Rewriter.replace_op(old, new)
+
+
+def _erase_dead(map: MapOp) -> None:
+    for op in reversed(list(map.body.block.ops)):
+        if op.results and not op.results[0].uses:
+            Rewriter.erase_op(op)
