@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import ModuleOp, f32
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram import MapOp
-from treadle.dialects.diagram.approximations import APPROXIMATE, BY_RECIPROCAL, EXACT
+from treadle.dialects.diagram.approximations import APPROXIMATE, BY_RECIPROCAL, EXACT, constant_of, is_one_plus
 from treadle.passes._functions import functions, label, note
-from treadle.passes.expressions.exponents import constant_of, gain_in_exponents
+from treadle.passes.expressions.exponents import gain_in_exponents
 from treadle.passes.expressions.scalars import expressions_of, is_plain
 from treadle.passes.expressions.signs import least
 
@@ -121,8 +120,3 @@ def _flag_functions(function: func.FuncOp, map: MapOp) -> None:
         else:
             continue
         op.fastmath = APPROXIMATE
-
-
-def is_one_plus(op: Operation) -> bool:
-    """Whether an operation adds 1 to a number that it reads once."""
-    return isinstance(op, arith.AddfOp) and sorted(constant_of(each) == 1 for each in op.operands) == [False, True]

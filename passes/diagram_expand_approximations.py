@@ -12,9 +12,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import MapOp
-from treadle.dialects.diagram.approximations import BY_RECIPROCAL, is_approximate, is_by_reciprocal
-from treadle.passes.diagram_allow_approximations import is_one_plus
-from treadle.passes.expressions.exponents import constant_of
+from treadle.dialects.diagram.approximations import (
+    BY_RECIPROCAL,
+    constant_of,
+    is_approximate,
+    is_by_reciprocal,
+    is_one_plus,
+)
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,14 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/out_and_back.mlir": ({},),
     "tests/programs/undefined_rows.mlir": ({}, {"x": 0}),
     "tests/programs/safe_rows.mlir": ({}, {"x": 0}),
+    "tests/programs/capped.mlir": ({},),
 }
-EXPLICIT = ("hierarchy-expand-streams", "diagram-exp-to-exp2", "diagram-fuse-multiply-adds")
+EXPLICIT = (
+    "hierarchy-expand-streams",
+    "diagram-expand-approximations",
+    "diagram-exp-to-exp2",
+    "diagram-fuse-multiply-adds",
+)
 """The passes behind the choice of sizes, up to the level of a device."""
 CUT: dict[str, dict[str, int]] = {
     "examples/attention_causal.mlir": {"q": 40, "x": 37},
@@ -101,6 +107,8 @@ FIRST = {
     "passes/streams/splits": "examples/attention_causal.mlir",
     "passes/streams/undefined": "tests/programs/undefined_rows.mlir",
     "passes/streams/visits": "examples/attention_lengths.mlir",
+    "dialects/diagram/approximations": "tests/programs/capped.mlir",
+    "diagram_expand_approximations": "tests/programs/capped.mlir",
     "diagram_recompute": "examples/attention_backward.mlir",
     "diagram_set_sizes": "examples/attention_causal.mlir",
     "diagram_widen_operands": "examples/quantised_matmul.mlir",

@@ -34,7 +34,7 @@ class Program:
     """Inputs that are NaN from a position on along that axis, for the same reason."""
     wide: Mapping[int, int] = field(default_factory=dict)
     """Inputs that are NaN from a position on along their last axis."""
-    lengths: Mapping[int, int] = field(default_factory=dict)
+    lengths: Mapping[int, float] = field(default_factory=dict)
     """Inputs of which every element is that number."""
 
     def text(self) -> str:
@@ -77,6 +77,7 @@ PROGRAMS = (
     Program("tests/programs/blocks_of_a_table.mlir", "a100", [BLOCKS]),
     Program("tests/programs/blocks_of_a_table.mlir", "h100", [BLOCKS]),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
+    Program("tests/programs/tiny_divisors.mlir", "a100", [{"q": 3, "x": 37}], lengths={0: 2e-38}),
 )
 FIRST = {
     "_load_ahead": 6,
@@ -95,6 +96,7 @@ FIRST = {
     "selections: whole pieces end elsewhere": 13,
     "compiler/printer/products": 5,
     "cuda_cluster": 1,
+    "diagram_allow_approximations": 16,
     "passes/grids/apart": 2,
     "passes/grids/beside": 1,
     "passes/grids/cluster_laws": 1,

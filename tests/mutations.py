@@ -332,6 +332,33 @@ MUTATIONS: dict[str, Mutation] = {
     # exp as exp2.
     "exp2: without log2 e": ("diagram_exp_to_exp2", "_constant(LOG2_E, op)", "_constant(1.0, op)"),
     "exp2: without log2 e after a scale": ("diagram_exp_to_exp2", "_constant(c * LOG2_E, op)", "_constant(c, op)"),
+    # Shorter forms.
+    "approximations: any constant beside a tanh": (
+        "dialects/diagram/approximations",
+        "sorted(constant_of(each) == 1 for each in op.operands)",
+        "sorted(constant_of(each) is not None for each in op.operands)",
+    ),
+    "approximations: a cap counts once": (
+        "diagram_expand_approximations",
+        "there.times(share, 2 * cap)",
+        "there.times(share, cap)",
+    ),
+    "approximations: forgets the scale of a tanh": (
+        "diagram_expand_approximations",
+        "make.times(inner, -2 * factor)",
+        "make.times(inner, -2)",
+    ),
+    "approximations: a quarter of the divisor alone": (
+        "diagram_expand_approximations",
+        "quarter = make.times(op.lhs, 0.25)",
+        "quarter = op.lhs",
+    ),
+    "approximations: a quarter of one term": (
+        "diagram_expand_approximations",
+        "make.plus(make.times(other, 0.25), constant / 4)",
+        "make.plus(make.times(other, 0.25), constant)",
+    ),
+    "approximations: a constant is 1": ("diagram_expand_approximations", "make.number(constant)", "make.number(1.0)"),
     # Multiply-adds.
     "multiply-adds: the summand multiplies": (
         "diagram_fuse_multiply_adds",

@@ -8,6 +8,11 @@ from mutated import Mutation
 LOWERING = "compiler/lowering"
 
 MUTATIONS: dict[str, Mutation] = {
+    "approximations: reciprocals of any number": (
+        "diagram_allow_approximations",
+        " or smallest < LEAST_DIVISOR",
+        "",
+    ),
     # Lists of pieces.
     "selections: the list is read one too late": (
         "compiler/printer/selections",

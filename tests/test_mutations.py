@@ -45,6 +45,8 @@ EVERY_DAY = {
     "split: the rest counts in every part",
     "subloop: pieces that leave a rest",
     "expand: does not save what is late",
+    "approximations: reciprocals of any number",
+    "approximations: a cap counts once",
     "exp2: without log2 e after a scale",
     "multiply-adds: the summand multiplies",
     "lowering: forgets the last piece",

@@ -13,7 +13,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
-from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal
+from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 
@@ -28,8 +28,9 @@ FUNCTIONS = {
 """Instructions of the special-function unit, and others, of what is more than one of them, as ptxas 13.0 has it; not
 what only rare arguments take (large ones of `sin`, subnormal ones)."""
 
-APPROXIMATED = {"math.tanh": (2, 3)}
-"""The same where a shorter form is allowed (`diagram-allow-approximations`)."""
+APPROXIMATED, ONE_PLUS_APPROXIMATED = {"math.tanh": (2, 3)}, {"math.tanh": (2, 1)}
+"""The same where a shorter form is allowed (`diagram-allow-approximations`), with the constants that multiply it and
+what it is of; and beside the addition of 1."""
 
 SLOW_FUNCTIONS = frozenset(name for name, (_, others) in FUNCTIONS.items() if others > 10)
 """Those that hold numbers of their own in registers meanwhile."""
@@ -45,8 +46,8 @@ DIVISION, OF_DIVISOR = {"float": 3}, {"special": 1, "float": 4}
 """What a quotient takes of what is divided, and of the divisor: `div.full` scales both into the range of the
 reciprocal, which elements that one number divides have together (ptxas 13.0)."""
 
-BY_RECIPROCAL, OF_RECIPROCAL = {"float": 2}, {"special": 1}
-"""The same where the divisor is known to be in that range: a quarter of what is divided, and a product."""
+PRODUCT, QUARTER, RECIPROCAL = {"float": 1}, {"float": 1}, {"special": 1}
+"""What it takes where the divisor is known to be in that range: of the quotient, of what is divided, of the divisor."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,9 @@ def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Ite
     elif not is_by_reciprocal(op):
         kinds = {op.result: DIVISION, op.rhs: OF_DIVISOR}
     elif isinstance(op.lhs.owner, arith.ConstantOp):
-        kinds = {op.rhs: OF_RECIPROCAL}
+        kinds = {op.rhs: RECIPROCAL}
     else:
-        kinds = {op.result: BY_RECIPROCAL, op.rhs: OF_RECIPROCAL}
+        kinds = {op.result: PRODUCT, op.lhs: QUARTER, op.rhs: RECIPROCAL}
     for value, factors in kinds.items():
         if axes.get(value):
             yield from (Labour(kind, factor, axes[value]) for kind, factor in factors.items())
@@ -135,7 +136,9 @@ def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> d
     if isinstance(scalar, CHOICES):
         return {"select": 1}
     if is_approximate(scalar):
-        return dict(zip(("special", "float"), APPROXIMATED[scalar.name], strict=True))
+        one_plus = all(is_one_plus(use.operation) for use in scalar.results[0].uses)
+        counted = ONE_PLUS_APPROXIMATED if one_plus else APPROXIMATED
+        return dict(zip(("special", "float"), counted[scalar.name], strict=True))
     if scalar.name in FUNCTIONS:
         return dict(zip(("special", "float"), FUNCTIONS[scalar.name], strict=True))
     if scalar.name.startswith("math.") and scalar.name not in CHEAP_FUNCTIONS:
@@ -149,7 +152,9 @@ def _argument_counts(exponential: Operation) -> bool:
 
 
 def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> bool:
-    """Whether an operation is part of the only one that uses it, which has the same axes."""
+    """Whether an operation is part of the only one that uses it, which has the same axes, or of a shorter form."""
+    if _scales_approximation(scalar):
+        return True
     uses = [use.operation for use in scalar.results[0].uses] if scalar.results else []
     if len(uses) != 1:
         return False
@@ -175,3 +180,12 @@ def _shifts_exponent(op: Operation) -> bool:
     users = [use.operation.name for use in op.results[0].uses] if op.results else []
     is_sum = op.name == "arith.addf" and any(isinstance(each.owner, arith.ConstantOp) for each in op.operands)
     return is_sum and users == ["math.exp"]
+
+
+def _scales_approximation(op: Operation) -> bool:
+    """Whether a constant multiplies what a shorter form is of, or that: both have such a factor anyway."""
+    if op.name != "arith.mulf" or not any(isinstance(each.owner, arith.ConstantOp) for each in op.operands):
+        return False
+    users = [use.operation for use in op.results[0].uses]
+    owners = [each.owner for each in op.operands if isinstance(each.owner, Operation)]
+    return all(map(is_approximate, users)) or any(map(is_approximate, owners))

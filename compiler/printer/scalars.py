@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from treadle.compiler.errors import Refusal
 from treadle.dialects.cuda import IndexOp
 from treadle.dialects.diagram import MapOp, YieldOp
-from treadle.dialects.diagram.approximations import is_by_reciprocal
+from treadle.dialects.diagram.approximations import constant_of, is_by_reciprocal
 from treadle.dialects.diagram.array import Number, format_of
 from treadle.dialects.diagram.formats import NARROW, NUMBER_FORMATS
 
@@ -295,8 +295,7 @@ class ScalarPrinter:
 
 def _is_reciprocal(op: arith.DivfOp) -> bool:
     """Whether a quotient is a reciprocal that the machine's own stands for."""
-    is_one = isinstance(op.lhs.owner, arith.ConstantOp) and _number(op.lhs.owner).value.data == 1
-    return is_one and is_by_reciprocal(op) and op.result.type == f32
+    return is_by_reciprocal(op) and constant_of(op.lhs) == 1 and op.result.type == f32
 
 
 def _stays_in_32_bits(op: Operation) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith, math
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import AnyFloat, FloatAttr
+from xdsl.ir import Operation, SSAValue
 
 EXACT = arith.FastMathFlagsAttr("none")
 BY_RECIPROCAL = arith.FastMathFlagsAttr([arith.FastMathFlag.ALLOW_RECIP])
@@ -11,11 +12,24 @@ APPROXIMATE = arith.FastMathFlagsAttr([arith.FastMathFlag.APPROX_FUNC])
 
 
 def is_by_reciprocal(op: Operation) -> bool:
-    """Whether a quotient may be a product with a reciprocal, of a divisor that is no subnormal
-    number."""
+    """Whether a quotient may be a product with a reciprocal: its divisor is a normal number, or infinite."""
     return isinstance(op, arith.DivfOp) and op.fastmath == BY_RECIPROCAL
 
 
 def is_approximate(op: Operation) -> bool:
     """Whether of a `tanh` an absolute error of 2^-21 is allowed."""
     return isinstance(op, math.TanhOp) and op.fastmath == APPROXIMATE
+
+
+def is_one_plus(op: Operation) -> bool:
+    """Whether an operation adds 1 to a number that it reads once."""
+    return isinstance(op, arith.AddfOp) and sorted(constant_of(each) == 1 for each in op.operands) == [False, True]
+
+
+def constant_of(value: SSAValue) -> float | None:
+    """The number that a value of a body is, if that is a float."""
+    owner = value.owner
+    if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, FloatAttr):
+        return None
+    attribute: FloatAttr[AnyFloat] = owner.value
+    return attribute.value.data

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math as numbers
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, f32
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue, Use
 
 from treadle.dialects.diagram import MapOp, ReduceOp, WhereOp, YieldOp
+from treadle.dialects.diagram.approximations import constant_of
 from treadle.dialects.diagram.array import format_of
 
 Known = dict[SSAValue, float]
@@ -58,15 +59,6 @@ def _gain_of_use(use: Use, known: Known) -> float:
             return gain_in_exponents(op.results[0], known)
         case _:
             return numbers.inf
-
-
-def constant_of(value: SSAValue) -> float | None:
-    """The number that a value of a body is, if that is a float."""
-    owner = value.owner
-    if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, FloatAttr):
-        return None
-    attribute: FloatAttr[AnyFloat] = owner.value
-    return attribute.value.data
 
 
 def _scaled(factor: float, gain: float) -> float:
