@@ -42,8 +42,8 @@ MOST_PIECES = 4
 FLOAT64 = 2.0**-24
 """How much smaller than those of the formats the roundings of the interpreter are: it computes in float64 (2^-53), and
 no format of a program is finer than f32 (2^-24)."""
-FINENESS = {"diagram-exp-to-exp2": 1.0}
-"""It writes constants in f32."""
+FINENESS = {"diagram-expand-approximations": 1.0, "diagram-exp-to-exp2": 1.0}
+"""They write constants in f32."""
 CONSTANTS = "exp(a) exp(b) = exp(a + b)"
 """By this law `diagram-hoist-factors` writes logarithms of factors in f32."""
 COLLECTED = 8

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation, SSAValue
 
 EXACT = arith.FastMathFlagsAttr("none")
-BY_RECIPROCAL = arith.FastMathFlagsAttr([arith.FastMathFlag.ALLOW_RECIP])
-APPROXIMATE = arith.FastMathFlagsAttr([arith.FastMathFlag.APPROX_FUNC])
+BY_RECIPROCAL = arith.FastMathFlagsAttr([FastMathFlag.ALLOW_RECIP])
+APPROXIMATE = arith.FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
 def is_by_reciprocal(op: Operation) -> bool:
