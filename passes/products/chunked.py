@@ -1,59 +1,26 @@
-"""Two axes that a condition orders, `x <= q`, in chunks of one length: q as `(c, s)`, and x as `(b, t)`, or as `(c, t)`
-in the chunk of its row."""
+"""Sums under an order, `x <= q`, written in chunks: the states of those that count as a whole, and whole rows again for
+whoever is not in chunks."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from xdsl.dialects.builtin import FloatAttr, f32
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import array_type, format_of, sizes_of
+from treadle.dialects.diagram.array import array_type, sizes_of
 from treadle.passes.expressions.scalars import Expression, Leaf, build_map, product, substitute
-from treadle.passes.products.conditions import Order
+from treadle.passes.products.cuts import Cut
 from treadle.passes.products.factors import Writer, weaved
-from treadle.passes.products.positions import Chunks, InChunks, count_of, whole_of, with_type
+from treadle.passes.products.positions import InChunks, whole_of
 from treadle.passes.products.references import at, below, exponents, reference
 from treadle.passes.products.sums import Sum
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Two axes that a condition orders, in chunks of one length: rows `(c, s)`, and what is summed as `(b, t)`, and as
-    `(c, t)` where it is in the chunk of its row."""
-
-    order: Order
-    rows: Chunks
-    summed: Chunks
-    inside: Chunks
-
-
-def cut_of(order: Order, chain: Sum, length: int, taken: set[str]) -> Cut:
-    """Chunks with names of their own."""
-    rows, summed = sizes_of(chain.outer.result.type)[order.row], sizes_of(chain.carried.type)[order.summed]
-    names = [f"{order.row}_chunk", f"{order.row}_in", f"{order.summed}_chunk", f"{order.summed}_in"]
-    c, s, b, t = (_fresh(name, taken) for name in names)
-    q, x = (_fresh(f"{axis}_whole", taken) for axis in (order.row, order.summed))
-    count = count_of(rows, length)
-    return Cut(
-        order,
-        Chunks(order.row, rows, length, count, c, s, q),
-        Chunks(order.summed, summed, length, count_of(summed, length), b, t, x),
-        Chunks(order.summed, summed, length, count, c, t, x),
-    )
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
-
+from treadle.passes.products.within import Within
 
 S = TypeVar("S", bound=Sum)
 
@@ -64,8 +31,7 @@ class InCut(Generic[S]):
     def __init__(self, cut: Cut, parts: int):
         self.cut, self.parts = cut, parts
         self.rows, self.summed, self.inside = InChunks(cut.rows), InChunks(cut.summed), InChunks(cut.inside)
-        self.same: dict[SSAValue, SSAValue] = {}
-        """What is made within chunks of what the sums start from."""
+        self.within = Within(cut.order, self.rows, self.inside)
         self.before: list[SSAValue] = []
         """What counts of the states of chunks, each time that they are added up."""
 
@@ -84,13 +50,13 @@ class InCut(Generic[S]):
         row multiplies that by."""
         cut, hint, weights = self.cut, each.outer.result.name_hint or "sum", each.weights
         scale = self._in_chunks(weights.scale, self.rows, writer)
-        over = [cut.summed.inner if axis == cut.order.summed else axis for axis in each.over]
+        over = cut.over(each.over, cut.summed)
         largest = None
         if weights.has_power:
             exponent = exponents(self._in_chunks(weights.summed, self.summed, writer), writer)
             exponent = self.summed.there(exponent, writer)
             largest = reference(exponent, over, writer)
-            summed = writer.weighed(summed, below(exponent, largest))
+            summed = self._told(each, summed, below(exponent, largest), writer)
         state = writer.sum(summed, over, weaved(summed, over))
         state.name_hint = f"{hint}_state"
         if largest is None:
@@ -103,15 +69,19 @@ class InCut(Generic[S]):
         states.name_hint = f"{hint}_states"
         return states, scale
 
+    def _told(self, each: S, summed: list[SSAValue], power: Expression, writer: Writer) -> list[SSAValue]:
+        """The factors that are summed, times a power told from a reference."""
+        return writer.weighed(summed, power)
+
     def _ones(self, writer: Writer) -> SSAValue:
         """One for each chunk that counts as a whole for one of rows."""
-        ones = writer.add(FillOp(FloatAttr(1.0, f32), array_type(f32, self._chunks)), "one")
+        ones = writer.add(FillOp(FloatAttr(1.0, f32), array_type(f32, self.cut.chunks)), "one")
         return self._counted(ones, writer)
 
     def _decayed(self, largest: SSAValue, writer: Writer) -> tuple[SSAValue, SSAValue]:
         """Instead, the power of the reference of each of these chunks, told from the largest of these; and that."""
         chunk = self.cut.summed.chunk
-        axes = {axis: size for axis, size in sizes_of(largest.type).items() if axis != chunk} | self._chunks
+        axes = {axis: size for axis, size in sizes_of(largest.type).items() if axis != chunk} | self.cut.chunks
         each = writer.add(build_map(Leaf(largest), array_type(f32, axes)), "references")
         whole = reference(self._counted(each, writer), [chunk], writer)
         decay = writer.add(build_map(below(each, whole), each.type), "decay")
@@ -121,22 +91,6 @@ class InCut(Generic[S]):
         text = self.cut.order.text_of_chunks(self.cut.rows.chunk, self.cut.summed.chunk)
         return writer.add(WhereOp(value, text), "counted")
 
-    @property
-    def _chunks(self) -> dict[str, int]:
-        """The axes of chunks, of rows and of what is summed."""
-        rows, summed = self.cut.rows, self.cut.summed
-        return {rows.chunk: rows.count, summed.chunk: summed.count}
-
-    def _between(self, op: Operation, writer: Writer) -> Operation:
-        type = self._type(op.results[0].type)
-        if isinstance(op, WhereOp):
-            text = self.cut.order.text(self.cut.rows.inner, self.cut.inside.inner)
-            return WhereOp(self._inside(op.operand, writer), text)
-        return with_type(op.clone({value: self._inside(value, writer) for value in op.operands}), type)
-
-    def _inside(self, value: SSAValue, writer: Writer) -> SSAValue:
-        return self.same.get(value) or self.inside.of(self.rows.of(value, writer), writer)
-
     def _in_chunks(self, factor: Expression, chunks: InChunks, writer: Writer) -> Expression:
         return substitute(factor, lambda leaf: Leaf(chunks.of(leaf.value, writer)))
 
@@ -145,14 +99,6 @@ class InCut(Generic[S]):
         rows, summed = self.cut.rows, self.cut.summed
         sizes = sizes_of(state.type).items()
         return dict((rows.chunk, rows.count) if axis == summed.chunk else (axis, size) for axis, size in sizes)
-
-    def _type(self, type: Attribute) -> Attribute:
-        """Of an array with rows and what is summed, within chunks."""
-        order, inside = self.cut.order, self.cut.inside
-        sizes: dict[str, int] = {}
-        for axis, size in self.cut.rows.sizes(type).items():
-            sizes |= {inside.inner: inside.length} if axis == order.summed else {axis: size}
-        return array_type(format_of(type), sizes)
 
     def finish(self, block: Block, outers: Sequence[Operation]) -> None:
         """Go on in chunks with what maps make of the sums, and give all others whole rows."""
@@ -190,4 +136,4 @@ def _insert(op: Operation, writer: Writer) -> None:
         Rewriter.insert_op(each, InsertPoint.before(op))
 
 
-__all__ = ["Cut", "InCut", "cut_of"]
+__all__ = ["InCut"]

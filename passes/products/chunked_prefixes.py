@@ -103,10 +103,7 @@ class PrefixChunking(InCut[Prefix]):
 
     def _within(self, each: Prefix, other: SSAValue, writer: Writer) -> SSAValue:
         """The sum over the chunk of a row, of what the program multiplies in 16 bits."""
-        for op in each.between:
-            if op.results[0] not in self.same:
-                self.same[op.results[0]] = writer.add(self._between(op, writer), op.results[0].name_hint)
-        return self._product(each, self.same[each.carried], self.inside.of(other, writer), writer)
+        return self._product(each, self.within.carried(each, writer), self.inside.of(other, writer), writer)
 
     def _within_in_f32(self, each: Prefix, writer: Writer) -> SSAValue:
         """The same in f32: ones, or powers, times what is the same for all rows."""
@@ -129,7 +126,7 @@ class PrefixChunking(InCut[Prefix]):
         return self.inside.there(value, writer) if made_in_chunks else value
 
     def _product(self, each: Prefix, left: SSAValue, right: SSAValue, writer: Writer) -> SSAValue:
-        over = [self.cut.inside.inner if axis == self.cut.order.summed else axis for axis in each.over]
+        over = self.cut.over(each.over, self.cut.inside)
         left, right = (self._there(value, writer) for value in (left, right))
         rows, given = self.cut.rows.sizes(each.outer.result.type), {*axes_of(left.type), *axes_of(right.type)}
         result = writer.contract(left, right, over, {axis: size for axis, size in rows.items() if axis in given}, right)

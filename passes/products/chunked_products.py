@@ -11,7 +11,6 @@ from __future__ import annotations
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import array_type, format_of
 from treadle.passes.expressions.scalars import Leaf, build_map, is_number, total
 from treadle.passes.products.chains import Chain
@@ -28,7 +27,7 @@ class Chunking(InCut[Chain]):
     def _written(self, each: Chain) -> Writer:
         writer, outer = writer_of(each, self.parts), each.outer
         near = self.rows.of(each.near, writer)
-        before, same = self._before(each, near, writer), self._same(each, near, writer)
+        before, same = self._before(each, near, writer), self._same(each, writer)
         both = build_map(total(Leaf(before), Leaf(same)), array_type(f32, self.cut.rows.sizes(outer.result.type)))
         writer.cast(writer.add(both, outer.result.name_hint), format_of(outer.result.type))
         return writer
@@ -41,29 +40,17 @@ class Chunking(InCut[Chain]):
         result.name_hint = f"{chain.outer.result.name_hint or 'sum'}_before"
         return writer.scaled(result, scale)
 
-    def _same(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
+    def _same(self, chain: Chain, writer: Writer) -> SSAValue:
         """What the chunk of a row adds to it."""
         cut = self.cut
-        far, *others = (self.inside.of(value, writer) for value in chain.summed)
-        if chain.inner.result not in self.same:
-            self.same[chain.inner.result] = self._inner(chain, near, far, writer)
-        for op in chain.between:
-            if op.results[0] not in self.same:
-                self.same[op.results[0]] = writer.add(self._between(op, writer), op.results[0].name_hint)
-        over = [cut.inside.inner if axis == cut.order.summed else axis for axis in chain.over]
-        axes, carried = cut.rows.sizes(chain.outer.result.type), self.same[chain.carried]
+        _, *others = (self.inside.of(value, writer) for value in chain.summed)
+        self.within.start(chain.inner, writer)
+        carried, axes = self.within.carried(chain, writer), cut.rows.sizes(chain.outer.result.type)
         if _is_weighed(chain) or any(is_mapped(value) for value in chain.summed):
             carried = self.inside.there(carried, writer)
-        result = writer.sum([carried, *others], over, axes)
+        result = writer.sum([carried, *others], cut.over(chain.over, cut.inside), axes)
         result.name_hint = f"{chain.outer.result.name_hint or 'sum'}_same"
         return result
-
-    def _inner(self, chain: Chain, near: SSAValue, far: SSAValue, writer: Writer) -> SSAValue:
-        old = chain.inner
-        multiply = None if old.multiply is None else old.multiply.data
-        type = self._type(old.result.type)
-        new = ContractOp(near, far, old.over_axes, type, old.accumulate, multiply=multiply)
-        return writer.add(new, old.result.name_hint)
 
     def _factors(self, chain: Chain, writer: Writer) -> list[SSAValue]:
         """What is summed, in chunks, times what is the same for all rows. Zeros are read past the end of the axis, of

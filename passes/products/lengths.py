@@ -16,10 +16,11 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import erase_dead
 from treadle.passes.products import orders
 from treadle.passes.products.chains import Chain
-from treadle.passes.products.chunked import Cut, InCut, cut_of
+from treadle.passes.products.chunked import InCut
 from treadle.passes.products.chunked_prefixes import PrefixChunking
 from treadle.passes.products.chunked_products import Chunking
 from treadle.passes.products.conditions import Order, order_of
+from treadle.passes.products.cuts import Cut, cut_of
 from treadle.passes.products.factors import is_exact
 from treadle.passes.products.prefixes import Prefix
 from treadle.passes.products.trial import (

@@ -1,8 +1,10 @@
-"""Arrays along an axis, read in chunks: `(chunk, inner)` in the place of `length * chunk + inner`."""
+"""Arrays along an axis, read in chunks: `(chunk, inner)` in the place of `length * chunk + inner`, and in parts of
+these: `(chunk, part, inner)`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i32
@@ -11,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from treadle.dialects.diagram import CastOp, CollapseOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
-from treadle.passes.expressions.scalars import Constant, Leaf, Node, build_map
+from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node, build_map
 from treadle.passes.products.factors import Writer
 
 
@@ -31,8 +33,19 @@ class Chunks:
     """The axis of all chunks together, one after another, which may be longer than the axis."""
 
     @property
+    def within(self) -> dict[str, tuple[int, int]]:
+        """The axes within a chunk, each with its size and by how many positions it steps."""
+        return {self.inner: (self.length, 1)}
+
+    @property
+    def along(self) -> int:
+        """The size of the axis `inner`."""
+        return self.within[self.inner][0]
+
+    @property
     def position(self) -> str:
-        return f"{self.length} * {self.chunk} + {self.inner}"
+        within = "".join(f" + {step} * {axis}" for axis, (_, step) in self.within.items() if step > 1)
+        return f"{self.length} * {self.chunk}{within} + {self.inner}"
 
     @property
     def is_padded(self) -> bool:
@@ -43,11 +56,30 @@ class Chunks:
         """The axes of an array where this one is in chunks."""
         found: dict[str, int] = {}
         for axis, size in sizes_of(type).items():
-            found |= {self.chunk: self.count, self.inner: self.length} if axis == self.axis else {axis: size}
+            found |= {self.chunk: self.count, **self.inside} if axis == self.axis else {axis: size}
         return found
+
+    @property
+    def inside(self) -> dict[str, int]:
+        """The sizes of the axes within a chunk."""
+        return {axis: size for axis, (size, _) in self.within.items()}
 
     def type(self, type: Attribute) -> Attribute:
         return array_type(format_of(type), self.sizes(type))
+
+
+@dataclass(frozen=True)
+class Parted(Chunks):
+    """An axis in chunks, each of which is in parts of one length, which divides that of a chunk; `inner` is along a
+    part."""
+
+    part: str
+    """The axis of the parts of a chunk."""
+    part_length: int
+
+    @property
+    def within(self) -> dict[str, tuple[int, int]]:
+        return {self.part: (self.length // self.part_length, self.part_length), self.inner: (self.part_length, 1)}
 
 
 def count_of(size: int, length: int) -> int:
@@ -102,11 +134,17 @@ class InChunks:
         return writer.add(read)
 
     def _positions(self, type: Attribute, writer: Writer) -> SSAValue:
-        chunk = writer.add(IndexOp(array_type(i32, {self.chunks.chunk: self.chunks.count})))
-        inner = writer.add(IndexOp(array_type(i32, {self.chunks.inner: self.chunks.length})))
-        begin = Node(arith.MuliOp, (Leaf(chunk), Constant(IntegerAttr(self.chunks.length, i32))), i32)
-        position = Node(arith.AddiOp, (begin, Leaf(inner)), i32)
-        return writer.add(build_map(position, self.chunks.type(type)))
+        chunks = self.chunks
+        axes = {chunks.chunk: (chunks.count, chunks.length), **chunks.within}
+        first, *others = (_stepped(axis, size, step, writer) for axis, (size, step) in axes.items())
+        position = reduce(lambda sum, other: Node(arith.AddiOp, (sum, other), i32), others, first)
+        return writer.add(build_map(position, chunks.type(type)))
+
+
+def _stepped(axis: str, size: int, step: int, writer: Writer) -> Expression:
+    """The position along an axis, times a number."""
+    at = Leaf(writer.add(IndexOp(array_type(i32, {axis: size}))))
+    return at if step == 1 else Node(arith.MuliOp, (at, Constant(IntegerAttr(step, i32))), i32)
 
 
 def whole_of(value: SSAValue, chunks: Chunks, type: Attribute, writer: Writer) -> SSAValue:
@@ -135,4 +173,4 @@ def with_type(op: Operation, type: Attribute) -> Operation:
     return op
 
 
-__all__ = ["Chunks", "InChunks", "count_of", "is_mapped", "whole_of", "with_type"]
+__all__ = ["Chunks", "InChunks", "Parted", "count_of", "is_mapped", "whole_of", "with_type"]
