@@ -206,3 +206,34 @@ func.func @sines_of_unknown_rows(%X: !X, %W: !Wo) -> !Yo attributes {sizes = #di
   %Y = diagram.contract %G, %W over [i] accumulate f32 : !X, !Wo -> !Yo
   func.return %Y : !Yo
 }
+
+// What a product multiplies is made of a maximum that it cannot join, as the product reads another result of that kernel,
+// too: the product makes it, of fewer numbers than it would read.
+// CHECK-LABEL: func.func @made_by_the_product
+// CHECK:       %most, %P = hierarchy.kernel @made_by_the_product_1 (%{{.*}} = %R : {{.*}})
+// CHECK:       %Z = hierarchy.kernel @made_by_the_product_2 (%[[P:.*]] = %P : {{.*}}, %[[V:.*]] = %V : {{.*}}, %[[Q:.*]] = %Q : {{.*}}, %[[M:.*]] = %most : {{.*}})
+// CHECK-NEXT:    %states = diagram.contract %[[P]], %[[V]] over [j]
+// CHECK-NEXT:    %near = diagram.map (%q = %[[Q]] : {{.*}}, %m = %[[M]] : {{.*}})
+// CHECK:         diagram.contract %near, %states over [d]
+!Rb = tensor<?x?xf32, #diagram.array<[i, j]>>
+!ri = tensor<?xf32, #diagram.array<[i]>>
+!Qt = tensor<?x64x64xf32, #diagram.array<[i, s, d]>>
+!Vb = tensor<?x64x64xf32, #diagram.array<[j, d, e]>>
+!Yi = tensor<?x64x64xf32, #diagram.array<[i, d, e]>>
+!Zi = tensor<?x64x64xf32, #diagram.array<[i, s, e]>>
+func.func @made_by_the_product(%R: !Rb, %Q: !Qt, %V: !Vb) -> !Zi {
+  %most = diagram.reduce max %R over [j] : !Rb -> !ri
+  %P = diagram.map (%r = %R : !Rb, %m = %most : !ri) -> !Rb {
+    %d = arith.subf %r, %m : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }
+  %states = diagram.contract %P, %V over [j] accumulate f32 as tf32 : !Rb, !Vb -> !Yi
+  %near = diagram.map (%q = %Q : !Qt, %m = %most : !ri) -> !Qt {
+    %p = math.exp %m : f32
+    %n = arith.mulf %q, %p : f32
+    diagram.yield %n : f32
+  }
+  %Z = diagram.contract %near, %states over [d] accumulate f32 as tf32 : !Qt, !Yi -> !Zi
+  func.return %Z : !Zi
+}

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal as NotFused
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
+from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
@@ -263,7 +263,7 @@ class Clusters:
         """The clusters that `op` uses a value of, the latest first."""
         owners = [operand.owner for operand in op.operands]
         found = [self.members[owner] for owner in owners if isinstance(owner, Operation) and owner in self.members]
-        found = [cluster for cluster in found if not self._is_for_another(op, cluster)]
+        found = [each for each in found if not self._is_for_another(op, each) and not self._is_for_products(op, each)]
         return sorted(dict.fromkeys(found), key=lambda cluster: -max(self.ops.index(op) for op in cluster))
 
     def _is_for_another(self, op: Operation, cluster: frozenset[Operation]) -> bool:
@@ -278,6 +278,18 @@ class Clusters:
         if any(summed & axes for axes in ends) and not self._is_of_another_phase(result, cluster):
             return False
         return all(long_axes(each) < long_axes(result) for each in op.operands if each.owner in cluster)
+
+    def _is_for_products(self, op: Operation, cluster: frozenset[Operation]) -> bool:
+        """Whether an operation makes what only products multiply, which cannot join a cluster, along more axes than
+        what it uses of that, and none that it sums along: products read that, and make this where they need it."""
+        (result,) = op.results
+        summed, users = frozenset[str]().union(*map(summed_axes, cluster)), {use.operation for use in result.uses}
+        if not isinstance(op, MapOp) or not summed or summed & {*axes_of(result.type)} or not users:
+            return False
+        if not all(isinstance(user, ContractOp) for user in users):
+            return False
+        used = [{*axes_of(each.type)} for each in op.operands if each.owner in cluster]
+        return all(axes < {*axes_of(result.type)} for axes in used) and bool(self._why_not(cluster | {op} | users))
 
     def _is_of_another_phase(self, result: SSAValue, cluster: frozenset[Operation]) -> bool:
         """Whether sums that are made of an array wait for others that wait for those of a cluster."""
