@@ -12,11 +12,14 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import ContractOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.passes._functions import functions, kernels, label, note
-from treadle.passes.products import chunked_prefixes, chunked_products, orders, references
+from treadle.passes.products import chunked_decays, chunked_prefixes, chunked_products, orders, references
 from treadle.passes.products.chains import Chain
+from treadle.passes.products.decayed import Decayed
+from treadle.passes.products.factors import Products
 from treadle.passes.products.lengths import Orders, by_estimate, in_chunks, orders_of, rewrite
+from treadle.passes.products.prefixes import Prefix
 from treadle.passes.products.trial import Sums, Trials, sums_from
 
 PASS = "diagram-reassociate"
@@ -71,6 +74,10 @@ class DiagramReassociatePass(ModulePass):
     all count, and in the chunk of q those that the condition leaves. So `(A B) C` over earlier chunks is `A` times the
     sum of their states `B C`, and `A B` is made within chunks alone, of `chunk` elements.
 
+    Decays may vary along the axis that the first product sums, `exp(u[q, d] + v[x, d])`: that product is a map and a
+    sum then. States decay for each d by itself. A chunk is in parts of 16 positions, of which those before the part of
+    q are told from the largest v of these, as a product of two arrays; only pairs in one part are made as they stand.
+
     A sum under an order of something that is the same for all rows, `sum_{x <= q} W[q, x] A[x]` with W a power of a sum
     (or 1: a cumulative sum), splits in the same way: chunks are summed once, for all rows behind them. What adds up the
     states of chunks is such a sum, over chunks `c' < c`, and may be made in chunks of chunks itself.
@@ -87,7 +94,8 @@ class DiagramReassociatePass(ModulePass):
     chunk: tuple[int, ...] = ()
     """Elements of a chunk, chunks in a chunk of these, and so on; without, what the cost model finds best."""
     parts: int = 1
-    """As how many numbers of tf32 states are multiplied, where they are: 2 are for inputs whose sums cancel."""
+    """As how many numbers of tf32 states are multiplied, where they are: 2 are for inputs whose sums cancel. With
+    decays along what the first product sums, 2 are f32."""
     sums: tuple[str, ...] = ()
     """Only these sums, named by their results, and without asking the cost model."""
 
@@ -109,7 +117,7 @@ class DiagramReassociatePass(ModulePass):
     def _in_block(self, module: ModuleOp, function: func.FuncOp, block: Block) -> set[str | None]:
         """The names of the sums that were met."""
         met: set[str | None] = set()
-        for start in [each for each in block.ops if isinstance(each, ContractOp | WhereOp)]:
+        for start in [each for each in block.ops if isinstance(each, ContractOp | ReduceOp | WhereOp)]:
             if start.parent is block and (sums := sums_from(start)):
                 met |= {each.outer.result.name_hint for each in sums}
                 self._consider(module, function, sums)
@@ -140,14 +148,21 @@ class DiagramReassociatePass(ModulePass):
 
 
 def _law(found: Orders, sums: Sums) -> str:
-    of_products = chunked_products.LAW if found else orders.LAW
-    law = of_products if isinstance(sums[0], Chain) else chunked_prefixes.LAW
+    law = _law_of(found, sums[0])
     return f"{law}; {references.LAW}" if any(each.weights.has_power for each in sums) else law
+
+
+def _law_of(found: Orders, first: Products) -> str:
+    if isinstance(first, Prefix):
+        return chunked_prefixes.LAW
+    if isinstance(first, Decayed):
+        return chunked_decays.LAW
+    return chunked_products.LAW if found else orders.LAW
 
 
 def _names(sums: Sums) -> str:
     """What is summed, of which product or under which condition."""
     names, first = ", ".join(label(each.outer.result) for each in sums), sums[0]
-    if isinstance(first, Chain):
+    if isinstance(first, Chain | Decayed):
         return f"{names} of {label(first.inner.result)}"
     return f"{names} under '{first.where.condition.text.data}'"

@@ -187,6 +187,14 @@ def retention(q: Tensor, k: Tensor, v: Tensor, log_rate: Tensor) -> tuple[Tensor
     return ((decays * (q @ k.transpose(-1, -2))).tril().nan_to_num(0.0) @ v,)
 
 
+def gated_linear_attention(q: Tensor, k: Tensor, v: Tensor, a: Tensor, a_x: Tensor) -> tuple[Tensor, ...]:
+    scores = q.new_zeros(*q.shape[:-1], k.shape[-2])
+    for d in range(q.shape[-1]):  # one column at a time: all of them are as many numbers for each pair of positions
+        since = a[..., :, None, d] - a_x[..., None, :, d]
+        scores += q[..., :, None, d] * k[..., None, :, d] * since.exp()
+    return (scores.tril() @ v,)
+
+
 def cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (F.cross_entropy(z, y, reduction="none"),)
 
@@ -269,6 +277,7 @@ ORACLES: dict[str, Oracle] = {
     "experts": experts,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
     "layer_norm": layer_norm,
+    "gated_linear_attention": gated_linear_attention,
     "linear_attention": linear_attention,
     "linear_attention_causal": linear_attention_causal,
     "retention": retention,

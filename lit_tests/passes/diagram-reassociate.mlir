@@ -286,3 +286,140 @@ func.func @cumulative(%g: !G) -> !G {
   %A = diagram.reduce add %L over [y] : !W -> !G
   func.return %A : !G
 }
+
+// Decays along the axis that the first product sums: columns of the states decay each by itself. In the chunk of a row
+// the parts before that of the row are told from their largest exponent; pairs of one part are made as they stand.
+
+// CHECK-LABEL: func.func @with_gates
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S in chunks of 64", "a sum under an order splits at chunks, and at parts of these; associativity of the product; exp(a + b) = exp(a) exp(b)", "">]
+// CHECK-NEXT: %V_1 = diagram.read %V at "64 * x_chunk + x_in, e" : tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<4x64x32xf16, #diagram.array<[x_chunk, x_in, e]>>
+// CHECK-NEXT: %Q_1 = diagram.read %Q at "64 * q_chunk + q_in, d" : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %b_1 = diagram.read %b at "64 * x_chunk + x_in, d" : tensor<256x64xf32, #diagram.array<[x, d]>> -> tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>>
+// CHECK-NEXT: %exponent = diagram.map (%b_2 = %b_1 : tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>>) -> tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>> {
+// CHECK-NEXT: %0 = arith.negf %b_2 : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %reference = diagram.reduce max %exponent over [x_in] : tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>> -> tensor<4x64xf32, #diagram.array<[x_chunk, d]>>
+// CHECK-NEXT: %K_1 = diagram.read %K at "64 * x_chunk + x_in, d" : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<4x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>
+// CHECK-NEXT: %far = diagram.map (%k = %K_1 : tensor<4x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>, %exponent_1 = %exponent : tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>>, %reference_1 = %reference : tensor<4x64xf32, #diagram.array<[x_chunk, d]>>) -> tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>> {
+// CHECK-NEXT: %k32 = arith.extf %k : f16 to f32
+// CHECK-NEXT: %0 = arith.constant 0xff800000 : f32
+// CHECK-NEXT: %1 = arith.cmpf oeq, %reference_1, %0 : f32
+// CHECK-NEXT: %2 = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT: %3 = arith.select %1, %2, %reference_1 : f32
+// CHECK-NEXT: %4 = arith.subf %exponent_1, %3 : f32
+// CHECK-NEXT: %5 = math.exp %4 : f32
+// CHECK-NEXT: %6 = arith.mulf %k32, %5 : f32
+// CHECK-NEXT: diagram.yield %6 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %V_2 = diagram.cast %V_1 : tensor<4x64x32xf16, #diagram.array<[x_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[x_chunk, x_in, e]>>
+// CHECK-NEXT: %A_state = diagram.contract %far, %V_2 over [x_in] accumulate f32 as tf32 : tensor<4x64x64xf32, #diagram.array<[x_chunk, x_in, d]>>, tensor<4x64x32xf32, #diagram.array<[x_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>>
+// CHECK-NEXT: %references = diagram.map (%reference_1 = %reference : tensor<4x64xf32, #diagram.array<[x_chunk, d]>>) -> tensor<64x4x4xf32, #diagram.array<[d, q_chunk, x_chunk]>> {
+// CHECK-NEXT: diagram.yield %reference_1 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %counted = diagram.where %references if "x_chunk < q_chunk" : tensor<64x4x4xf32, #diagram.array<[d, q_chunk, x_chunk]>>
+// CHECK-NEXT: %reference_1 = diagram.reduce max %counted over [x_chunk] : tensor<64x4x4xf32, #diagram.array<[d, q_chunk, x_chunk]>> -> tensor<64x4xf32, #diagram.array<[d, q_chunk]>>
+// CHECK-NEXT: %decay = diagram.map (%references_1 = %references : tensor<64x4x4xf32, #diagram.array<[d, q_chunk, x_chunk]>>, %reference_2 = %reference_1 : tensor<64x4xf32, #diagram.array<[d, q_chunk]>>) -> tensor<64x4x4xf32, #diagram.array<[d, q_chunk, x_chunk]>> {
+// CHECK-NEXT: %0 = arith.constant 0xff800000 : f32
+// CHECK-NEXT: %1 = arith.cmpf oeq, %reference_2, %0 : f32
+// CHECK-NEXT: %2 = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT: %3 = arith.select %1, %2, %reference_2 : f32
+// CHECK-NEXT: %4 = arith.subf %references_1, %3 : f32
+// CHECK-NEXT: %5 = math.exp %4 : f32
+// CHECK-NEXT: diagram.yield %5 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %counted_1 = diagram.where %decay if "x_chunk < q_chunk" : tensor<64x4x4xf32, #diagram.array<[d, q_chunk, x_chunk]>>
+// CHECK-NEXT: %a_1 = diagram.read %a at "64 * q_chunk + q_in, d" : tensor<256x64xf32, #diagram.array<[q, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %A_states = diagram.contract %counted_1, %A_state over [x_chunk] accumulate f32 as tf32 : tensor<64x4x4xf32, #diagram.array<[d, q_chunk, x_chunk]>>, tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>>
+// CHECK-NEXT: %near = diagram.map (%a_2 = %a_1 : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>, %reference_2 = %reference_1 : tensor<64x4xf32, #diagram.array<[d, q_chunk]>>, %q = %Q_1 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>) -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>> {
+// CHECK-NEXT: %0 = arith.addf %a_2, %reference_2 : f32
+// CHECK-NEXT: %1 = math.exp %0 : f32
+// CHECK-NEXT: %q32 = arith.extf %q : f16 to f32
+// CHECK-NEXT: %2 = arith.mulf %1, %q32 : f32
+// CHECK-NEXT: diagram.yield %2 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A_before = diagram.contract %near, %A_states over [d] accumulate f32 as tf32 : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>, tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %Q_2 = diagram.read %Q at "64 * q_chunk + 16 * q_part + q_in_part, d" : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<4x4x16x64xf16, #diagram.array<[q_chunk, q_part, q_in_part, d]>>
+// CHECK-NEXT: %a_2 = diagram.read %a at "64 * q_chunk + 16 * q_part + q_in_part, d" : tensor<256x64xf32, #diagram.array<[q, d]>> -> tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, d]>>
+// CHECK-NEXT: %K_2 = diagram.read %K at "64 * q_chunk + 16 * q_part + x_in_part, d" : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<4x4x16x64xf16, #diagram.array<[q_chunk, q_part, x_in_part, d]>>
+// CHECK-NEXT: %b_2 = diagram.read %b at "64 * q_chunk + 16 * q_part + x_in_part, d" : tensor<256x64xf32, #diagram.array<[x, d]>> -> tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, x_in_part, d]>>
+// CHECK-NEXT: %W = diagram.map (%q = %Q_2 : tensor<4x4x16x64xf16, #diagram.array<[q_chunk, q_part, q_in_part, d]>>, %k = %K_2 : tensor<4x4x16x64xf16, #diagram.array<[q_chunk, q_part, x_in_part, d]>>, %u = %a_2 : tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, d]>>, %v = %b_2 : tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, x_in_part, d]>>) -> tensor<4x4x16x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in_part, d]>> {
+// CHECK-NEXT: %q32 = arith.extf %q : f16 to f32
+// CHECK-NEXT: %k32 = arith.extf %k : f16 to f32
+// CHECK-NEXT: %s = arith.mulf %q32, %k32 : f32
+// CHECK-NEXT: %w = arith.subf %u, %v : f32
+// CHECK-NEXT: %p = math.exp %w : f32
+// CHECK-NEXT: %t = arith.mulf %s, %p : f32
+// CHECK-NEXT: diagram.yield %t : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %S = diagram.reduce add %W over [d] : tensor<4x4x16x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in_part, d]>> -> tensor<4x4x16x16xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in_part]>>
+// CHECK-NEXT: %L = diagram.where %S if "x_in_part <= q_in_part" : tensor<4x4x16x16xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in_part]>>
+// CHECK-NEXT: %S16 = diagram.cast %L : tensor<4x4x16x16xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in_part]>> -> tensor<4x4x16x16xf16, #diagram.array<[q_chunk, q_part, q_in_part, x_in_part]>>
+// CHECK-NEXT: %V_3 = diagram.read %V at "64 * q_chunk + 16 * q_part + x_in_part, e" : tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<4x4x16x32xf16, #diagram.array<[q_chunk, q_part, x_in_part, e]>>
+// CHECK-NEXT: %A_same = diagram.contract %S16, %V_3 over [x_in_part] accumulate f32 : tensor<4x4x16x16xf16, #diagram.array<[q_chunk, q_part, q_in_part, x_in_part]>>, tensor<4x4x16x32xf16, #diagram.array<[q_chunk, q_part, x_in_part, e]>> -> tensor<4x4x16x32xf32, #diagram.array<[q_chunk, q_part, q_in_part, e]>>
+// CHECK-NEXT: %b_3 = diagram.read %b at "64 * q_chunk + x_in, d" : tensor<256x64xf32, #diagram.array<[x, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, x_in, d]>>
+// CHECK-NEXT: %exponent_1 = diagram.map (%b_4 = %b_3 : tensor<4x64x64xf32, #diagram.array<[q_chunk, x_in, d]>>) -> tensor<4x64x64xf32, #diagram.array<[q_chunk, x_in, d]>> {
+// CHECK-NEXT: %0 = arith.negf %b_4 : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %exponents = diagram.map (%exponent_2 = %exponent_1 : tensor<4x64x64xf32, #diagram.array<[q_chunk, x_in, d]>>) -> tensor<4x4x64x64xf32, #diagram.array<[q_chunk, q_part, x_in, d]>> {
+// CHECK-NEXT: diagram.yield %exponent_2 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %earlier = diagram.where %exponents if "x_in < 16 * q_part" : tensor<4x4x64x64xf32, #diagram.array<[q_chunk, q_part, x_in, d]>>
+// CHECK-NEXT: %reference_2 = diagram.reduce max %earlier over [x_in] : tensor<4x4x64x64xf32, #diagram.array<[q_chunk, q_part, x_in, d]>> -> tensor<4x4x64xf32, #diagram.array<[q_chunk, q_part, d]>>
+// CHECK-NEXT: %K_3 = diagram.read %K at "64 * q_chunk + x_in, d" : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, x_in, d]>>
+// CHECK-NEXT: %far_1 = diagram.map (%k = %K_3 : tensor<4x64x64xf16, #diagram.array<[q_chunk, x_in, d]>>, %b_4 = %b_3 : tensor<4x64x64xf32, #diagram.array<[q_chunk, x_in, d]>>, %reference_3 = %reference_2 : tensor<4x4x64xf32, #diagram.array<[q_chunk, q_part, d]>>) -> tensor<4x64x64x4xf32, #diagram.array<[q_chunk, x_in, d, q_part]>> {
+// CHECK-NEXT: %k32 = arith.extf %k : f16 to f32
+// CHECK-NEXT: %0 = arith.negf %b_4 : f32
+// CHECK-NEXT: %1 = arith.constant 0xff800000 : f32
+// CHECK-NEXT: %2 = arith.cmpf oeq, %reference_3, %1 : f32
+// CHECK-NEXT: %3 = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT: %4 = arith.select %2, %3, %reference_3 : f32
+// CHECK-NEXT: %5 = arith.subf %0, %4 : f32
+// CHECK-NEXT: %6 = arith.minimumf %5, %3 : f32
+// CHECK-NEXT: %7 = math.exp %6 : f32
+// CHECK-NEXT: %8 = arith.mulf %k32, %7 : f32
+// CHECK-NEXT: diagram.yield %8 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %near_1 = diagram.map (%q = %Q_2 : tensor<4x4x16x64xf16, #diagram.array<[q_chunk, q_part, q_in_part, d]>>, %a_3 = %a_2 : tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, d]>>, %reference_3 = %reference_2 : tensor<4x4x64xf32, #diagram.array<[q_chunk, q_part, d]>>) -> tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, d]>> {
+// CHECK-NEXT: %q32 = arith.extf %q : f16 to f32
+// CHECK-NEXT: %0 = arith.addf %a_3, %reference_3 : f32
+// CHECK-NEXT: %1 = math.exp %0 : f32
+// CHECK-NEXT: %2 = arith.mulf %q32, %1 : f32
+// CHECK-NEXT: diagram.yield %2 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %S_1 = diagram.contract %near_1, %far_1 over [d] accumulate f32 : tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, d]>>, tensor<4x64x64x4xf32, #diagram.array<[q_chunk, x_in, d, q_part]>> -> tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in]>>
+// CHECK-NEXT: %earlier_1 = diagram.where %S_1 if "x_in < 16 * q_part" : tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in]>>
+// CHECK-NEXT: %earlier_2 = diagram.cast %earlier_1 : tensor<4x4x16x64xf32, #diagram.array<[q_chunk, q_part, q_in_part, x_in]>> -> tensor<4x4x16x64xf16, #diagram.array<[q_chunk, q_part, q_in_part, x_in]>>
+// CHECK-NEXT: %V_4 = diagram.read %V at "64 * q_chunk + x_in, e" : tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<4x64x32xf16, #diagram.array<[q_chunk, x_in, e]>>
+// CHECK-NEXT: %A_earlier = diagram.contract %earlier_2, %V_4 over [x_in] accumulate f32 : tensor<4x4x16x64xf16, #diagram.array<[q_chunk, q_part, q_in_part, x_in]>>, tensor<4x64x32xf16, #diagram.array<[q_chunk, x_in, e]>> -> tensor<4x4x16x32xf32, #diagram.array<[q_chunk, q_part, q_in_part, e]>>
+// CHECK-NEXT: %A_same_1 = diagram.map (%a_same = %A_same : tensor<4x4x16x32xf32, #diagram.array<[q_chunk, q_part, q_in_part, e]>>, %a_earlier = %A_earlier : tensor<4x4x16x32xf32, #diagram.array<[q_chunk, q_part, q_in_part, e]>>) -> tensor<4x4x16x32xf32, #diagram.array<[q_chunk, q_part, q_in_part, e]>> {
+// CHECK-NEXT: %0 = arith.addf %a_same, %a_earlier : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A_same_2 = diagram.collapse %A_same_1 [q_part, q_in_part] as q_in : tensor<4x4x16x32xf32, #diagram.array<[q_chunk, q_part, q_in_part, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %A = diagram.map (%a_before = %A_before : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>, %a_same = %A_same_2 : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>) -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> {
+// CHECK-NEXT: %0 = arith.addf %a_before, %a_same : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A_1 = diagram.collapse %A [q_chunk, q_in] as q : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> -> tensor<256x32xf32, #diagram.array<[q, e]>>
+// CHECK-NEXT: func.return %A_1 : tensor<256x32xf32, #diagram.array<[q, e]>>
+!Gq = tensor<256x64xf32, #diagram.array<[q, d]>>
+!Gx = tensor<256x64xf32, #diagram.array<[x, d]>>
+!Gw = tensor<256x256x64xf32, #diagram.array<[q, x, d]>>
+func.func @with_gates(%Q: !Q, %K: !K, %V: !V, %a: !Gq, %b: !Gx) -> !O {
+  %W = diagram.map (%q = %Q : !Q, %k = %K : !K, %u = %a : !Gq, %v = %b : !Gx) -> !Gw {
+    %q32 = arith.extf %q : f16 to f32
+    %k32 = arith.extf %k : f16 to f32
+    %s = arith.mulf %q32, %k32 : f32
+    %w = arith.subf %u, %v : f32
+    %p = math.exp %w : f32
+    %t = arith.mulf %s, %p : f32
+    diagram.yield %t : f32
+  }
+  %S = diagram.reduce add %W over [d] : !Gw -> !S
+  %L = diagram.where %S if "x <= q" : !S
+  %S16 = diagram.cast %L : !S -> !S16
+  %A = diagram.contract %S16, %V over [x] accumulate f32 : !S16, !V -> !O
+  func.return %A : !O
+}

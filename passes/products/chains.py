@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.condition import Read, axis_in, terms_of
 from treadle.dialects.diagram.operation import quote
 from treadle.passes._functions import label
 from treadle.passes.expressions.scalars import axes_in, leaves
+from treadle.passes.products.conditions import axes_named
 from treadle.passes.products.sums import FORMATS, Sum, multiples
 from treadle.passes.products.weights import Weights, weights_of
 
@@ -56,7 +56,7 @@ class Chain(Sum):
     def rows(self) -> set[str]:
         """The axes along which the outer sum is of something else: those that a condition names, or without any all
         that the far factor lacks."""
-        named = {axis_in(term) for op in self.conditions for term in terms_of(op.holds) if not isinstance(term, Read)}
+        named = {axis for op in self.conditions for axis in axes_named(op)}
         return self.row_axes & named if self.conditions else self.row_axes
 
     @property

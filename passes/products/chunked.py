@@ -4,7 +4,7 @@ whoever is not in chunks."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Generic, TypeVar
 
 from xdsl.dialects.builtin import FloatAttr, f32
@@ -13,7 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import array_type, sizes_of
+from treadle.dialects.diagram.array import array_type, axes_of, sizes_of
 from treadle.passes.expressions.scalars import Expression, Leaf, build_map, product, substitute
 from treadle.passes.products.cuts import Cut
 from treadle.passes.products.factors import Writer, weaved
@@ -56,7 +56,7 @@ class InCut(Generic[S]):
             exponent = exponents(self._in_chunks(weights.summed, self.summed, writer), writer)
             exponent = self.summed.there(exponent, writer)
             largest = reference(exponent, over, writer)
-            summed = self._told(each, summed, below(exponent, largest), writer)
+            summed = self._told(each, summed, below(Leaf(exponent), largest), writer)
         state = writer.sum(summed, over, weaved(summed, over))
         state.name_hint = f"{hint}_state"
         if largest is None:
@@ -84,7 +84,7 @@ class InCut(Generic[S]):
         axes = {axis: size for axis, size in sizes_of(largest.type).items() if axis != chunk} | self.cut.chunks
         each = writer.add(build_map(Leaf(largest), array_type(f32, axes)), "references")
         whole = reference(self._counted(each, writer), [chunk], writer)
-        decay = writer.add(build_map(below(each, whole), each.type), "decay")
+        decay = writer.add(build_map(below(Leaf(each), whole), each.type), "decay")
         return self._counted(decay, writer), whole
 
     def _counted(self, value: SSAValue, writer: Writer) -> SSAValue:
@@ -101,14 +101,10 @@ class InCut(Generic[S]):
         return dict((rows.chunk, rows.count) if axis == summed.chunk else (axis, size) for axis, size in sizes)
 
     def finish(self, block: Block, outers: Sequence[Operation]) -> None:
-        """Go on in chunks with what maps make of the sums, and give all others whole rows."""
+        """Go on in chunks with what maps make of the sums along their axes, and give all others whole rows."""
         reached = {op.results[0]: op for op in outers}
         for op in list(block.ops):
-            if (
-                isinstance(op, MapOp | CastOp)
-                and not reached.keys().isdisjoint(op.operands)
-                and not absences_of(op.operands)
-            ):
+            if isinstance(op, MapOp | CastOp) and self._goes_on(op, reached.keys()):
                 self._go_on(op)
                 reached[op.results[0]] = op
         for value, op in reversed(list(reached.items())):
@@ -116,6 +112,11 @@ class InCut(Generic[S]):
                 self._give_whole(value, op, {*reached.values()})
         for op in reversed(list(reached.values())):
             Rewriter.erase_op(op)
+
+    def _goes_on(self, op: MapOp | CastOp, reached: Set[SSAValue]) -> bool:
+        """What has more axes than the sums is better made where it is used: exponents, of all pairs of positions."""
+        axes = {*axes_of(op.result.type)}
+        return not absences_of(op.operands) and any(axes <= {*axes_of(v.type)} for v in op.operands if v in reached)
 
     def _go_on(self, op: MapOp | CastOp) -> None:
         writer = Writer(op.location)

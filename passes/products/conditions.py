@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.dialects.diagram import WhereOp
-from treadle.dialects.diagram.condition import AtLeastZero, Linear
+from treadle.dialects.diagram.condition import AtLeastZero, Linear, Read, axis_in, terms_of
 from treadle.passes._functions import label
 from treadle.passes.products.sums import Sum
 
@@ -34,6 +34,11 @@ class Order:
         return ("<" if self.sign > 0 else ">") + ("" if self.strict else "=")
 
 
+def axes_named(op: WhereOp) -> set[str]:
+    """The axes whose positions a condition asks for."""
+    return {axis_in(term) for term in terms_of(op.holds) if not isinstance(term, Read)}
+
+
 def order_of(chain: Sum) -> Order | str:
     """The order that the one condition before a sum asks for, along an axis of its rows and one that it sums; or why it
     is none."""
@@ -58,4 +63,4 @@ def _order(op: WhereOp, chain: Sum) -> Order | None:
     return None
 
 
-__all__ = ["Order", "order_of"]
+__all__ = ["Order", "axes_named", "order_of"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import LocationAttr, bf16, f32
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -21,6 +22,7 @@ from treadle.passes.expressions.scalars import (
     Leaf,
     axes_in,
     build_map,
+    convert,
     difference,
     is_number,
     leaves,
@@ -28,7 +30,10 @@ from treadle.passes.expressions.scalars import (
     total,
 )
 from treadle.passes.products.chains import Chain
+from treadle.passes.products.decayed import Decayed
 from treadle.passes.products.prefixes import Prefix
+
+Products: TypeAlias = Chain | Decayed | Prefix
 
 
 @dataclass
@@ -54,6 +59,11 @@ class Writer:
         if format_of(value.type) == format:
             return value
         return self.add(CastOp(value, array_type(format, sizes_of(value.type))), value.name_hint)
+
+    def array(self, expression: Expression, hint: str) -> SSAValue:
+        """What an expression computes of arrays, in f32, along all their axes."""
+        axes = weaved([leaf.value for leaf in leaves(expression)], ())
+        return self.add(build_map(convert(expression, f32), array_type(f32, axes)), hint)
 
     def scaled(self, value: SSAValue, factor: Expression) -> SSAValue:
         """An array times a factor, in f32, with the axes of both; the array itself where that is 1."""
@@ -115,7 +125,7 @@ class Writer:
         return self.add(ReduceOp("add", self.cast(value, f32), over, array_type(f32, axes)))
 
 
-def writer_of(chain: Chain | Prefix, parts: int) -> Writer:
+def writer_of(chain: Products, parts: int) -> Writer:
     return Writer(chain.outer.location, is_exact(chain), parts)
 
 
@@ -124,12 +134,12 @@ def _with(left: SSAValue, right: SSAValue, old: SSAValue, new: SSAValue) -> tupl
     return (new, right) if left is old else (left, new)
 
 
-def is_exact(chain: Chain | Prefix) -> bool:
+def is_exact(chain: Products) -> bool:
     """Whether the program rounds nothing that it multiplies or adds up to less than f32. Factors of 16 bits that only
     add up are not rounded: each counts as it is."""
     if isinstance(chain, Prefix):
         return isinstance(chain.outer, ReduceOp) or not chain.outer.is_tf32
-    if _is_f32(chain.inner):
+    if isinstance(chain.inner, ContractOp) and _is_f32(chain.inner):
         return True
     if isinstance(chain.outer, ContractOp):
         return _is_f32(chain.outer)
@@ -148,4 +158,4 @@ def weaved(values: Iterable[SSAValue], without: Iterable[str]) -> dict[str, int]
     return {axis: size for axis, size in sizes.items() if axis not in {*without}}
 
 
-__all__ = ["Writer", "is_exact", "weaved", "writer_of"]
+__all__ = ["Products", "Writer", "is_exact", "weaved", "writer_of"]

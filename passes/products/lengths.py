@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import ceil, inf, prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from xdsl.ir import Block, SSAValue
 
@@ -17,12 +17,13 @@ from treadle.passes._functions import erase_dead
 from treadle.passes.products import orders
 from treadle.passes.products.chains import Chain
 from treadle.passes.products.chunked import InCut
+from treadle.passes.products.chunked_decays import DecayChunking
 from treadle.passes.products.chunked_prefixes import PrefixChunking
 from treadle.passes.products.chunked_products import Chunking
 from treadle.passes.products.conditions import Order, order_of
 from treadle.passes.products.cuts import Cut, cut_of
-from treadle.passes.products.factors import is_exact
-from treadle.passes.products.prefixes import Prefix
+from treadle.passes.products.decayed import Decayed
+from treadle.passes.products.factors import Products, is_exact
 from treadle.passes.products.trial import (
     Sums,
     Trials,
@@ -41,6 +42,10 @@ Lengths: TypeAlias = tuple[int, ...]
 OF_PRODUCTS = (64, 128, 256)
 """Of chunks, that are tried: what tiles of tensor cores have, and what a group may hold. Longer ones are where the
 longest so far is the best, and shorter ones where chunks are in chunks themselves."""
+
+PART = 16
+"""Positions of a part of a chunk, where pairs of positions have decays along another axis: as many as the least rows
+that tensor cores multiply, for which the fewest pairs are left."""
 
 OF_PREFIXES = (32, 64, 128)
 """The same where nothing but a reduction is: a row takes as many steps as its chunk has elements."""
@@ -90,22 +95,21 @@ def rewrite(found: Orders, parts: int, lengths: Lengths, block: Block, sums: Sum
     erase_dead(block)
 
 
-def _cut(cut: Cut, parts: int, block: Block, own: Sequence[Chain | Prefix]) -> list[SSAValue]:
+def _cut(cut: Cut, parts: int, block: Block, own: Sequence[Products]) -> list[SSAValue]:
     """Write sums in chunks; what counts of the states of these, for each of them."""
     outers = [each.outer for each in own]
-    chunking: InCut[Chain] | InCut[Prefix]
-    if isinstance(own[0], Chain):
-        chunking = Chunking(cut, parts)
-        for each in own:
-            assert isinstance(each, Chain)
-            chunking.sum(each)
-    else:
-        chunking = PrefixChunking(cut, parts)
-        for each in own:
-            assert isinstance(each, Prefix)
-            chunking.sum(each)
+    chunking = _chunking(cut, parts, own[0])
+    for each in own:
+        chunking.sum(each)
     chunking.finish(block, outers)
     return chunking.before
+
+
+def _chunking(cut: Cut, parts: int, first: Products) -> InCut[Any]:
+    """What writes sums of one kind, all of which share what they start from."""
+    if isinstance(first, Decayed):
+        return DecayChunking(cut, parts, PART)
+    return Chunking(cut, parts) if isinstance(first, Chain) else PrefixChunking(cut, parts)
 
 
 def by_estimate(trials: Trials, found: Orders, given: Lengths, parts: int, asked: bool) -> tuple[Lengths, str] | str:
@@ -137,7 +141,7 @@ def by_estimate(trials: Trials, found: Orders, given: Lengths, parts: int, asked
 
 
 def _tried(trials: Trials) -> Sequence[int]:
-    return OF_PRODUCTS if isinstance(trials.chains[0], Chain) else OF_PREFIXES
+    return OF_PRODUCTS if isinstance(trials.chains[0], Chain | Decayed) else OF_PREFIXES
 
 
 def _fastest(
@@ -180,10 +184,12 @@ def _takes_long(trials: Trials, found: Orders, lengths: Lengths, sizes: Mapping[
     return added > max(machine.launch, 4 * numbers / machine.levels["device"].bandwidth)
 
 
-def _flops(machine: Machine, each: Chain | Prefix) -> float:
-    if is_exact(each):
-        return 2 * machine.rates.float * machine.sms * machine.clock
-    return machine.tensor_flops("tf32")
+def _flops(machine: Machine, each: Products) -> float:
+    return _float_flops(machine) if is_exact(each) else machine.tensor_flops("tf32")
+
+
+def _float_flops(machine: Machine) -> float:
+    return 2 * machine.rates.float * machine.sms * machine.clock
 
 
 def _why_no_less(trials: Trials, found: Orders, sizes: Mapping[str, int]) -> str | None:
@@ -192,7 +198,8 @@ def _why_no_less(trials: Trials, found: Orders, sizes: Mapping[str, int]) -> str
     chains = [each for each in trials.chains if isinstance(each, Chain)]
     if not found and multiplied_otherwise(chains, sizes) >= now:
         return "another order takes no fewer multiplications"
-    if 2 * now / machine.tensor_flops("f16") <= machine.launch:
+    flops = _float_flops(machine) if isinstance(trials.chains[0], Decayed) else machine.tensor_flops("f16")
+    if 2 * now / flops <= machine.launch:
         return f"its products take less time than a launch{_at(sizes)}"
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.dialects.diagram.array import format_of, sizes_of
 from treadle.passes._functions import replace
-from treadle.passes.expressions.scalars import product
+from treadle.passes.expressions.scalars import Leaf, product
 from treadle.passes.products.chains import Chain
 from treadle.passes.products.factors import weaved, writer_of
 from treadle.passes.products.references import at, below, exponents, reference
@@ -20,7 +20,7 @@ def reorder(chain: Chain, parts: int = 1) -> None:
     if weights.has_power:
         exponent = exponents(weights.summed, writer)
         largest = reference(exponent, chain.over, writer)
-        summed, scale = writer.weighed(summed, below(exponent, largest)), product(at(weights.row, largest), scale)
+        summed, scale = writer.weighed(summed, below(Leaf(exponent), largest)), product(at(weights.row, largest), scale)
     state = writer.sum(summed, chain.over, weaved(summed, chain.over))
     state.name_hint = f"{outer.result.name_hint or 'sum'}_state"
     result = writer.contract(chain.near, state, chain.inner.over_axes, sizes_of(outer.result.type), state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xdsl.dialects import math
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
@@ -18,23 +18,21 @@ from treadle.passes.expressions.reductions import is_neutral
 from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
-    build_map,
+    Node,
     difference,
-    leaves,
     number,
     power_of,
     select,
     total,
 )
-from treadle.passes.products.factors import Writer, weaved
+from treadle.passes.products.factors import Writer
 
 LAW = "exp(a + b) = exp(a) exp(b)"
 
 
 def exponents(expression: Expression, writer: Writer) -> SSAValue:
     """What elements of the far factor add to exponents, as an array."""
-    axes = weaved([leaf.value for leaf in leaves(expression)], ())
-    return writer.add(build_map(expression, array_type(f32, axes)), "exponent")
+    return writer.array(expression, "exponent")
 
 
 def reference(exponent: SSAValue, over: Iterable[str], writer: Writer) -> SSAValue:
@@ -44,10 +42,12 @@ def reference(exponent: SSAValue, over: Iterable[str], writer: Writer) -> SSAVal
     return writer.add(ReduceOp("max", exponent, along, array_type(f32, axes)), "reference")
 
 
-def below(exponent: SSAValue, reference: SSAValue) -> Expression:
-    """A power told from a reference: at most 1."""
+def below(exponent: Expression, reference: SSAValue, some: bool = False) -> Expression:
+    """A power told from a reference: at most 1. Where the reference is the largest of `some` exponents only, so that
+    others are above it, those count for nothing, and their powers are 1."""
     largest = Leaf(reference)
-    return power_of(math.ExpOp, difference(Leaf(exponent), select(is_neutral(reference, largest), number(0), largest)))
+    told = difference(exponent, select(is_neutral(reference, largest), number(0), largest))
+    return power_of(math.ExpOp, Node(arith.MinimumfOp, (told, number(0)), f32) if some else told)
 
 
 def at(row: Expression, reference: SSAValue) -> Expression:

@@ -12,17 +12,19 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal, TreadleError
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.passes._parts import is_free, part_of
 from treadle.passes.expressions.scalars import leaves
 from treadle.passes.kernels.trial import alone_in_parts, scheduled_time
 from treadle.passes.products.chains import Chain, chains_from
+from treadle.passes.products.decayed import Decayed, decayed_from
+from treadle.passes.products.factors import Products
 from treadle.passes.products.prefixes import Prefix, prefixes_from
 from treadle.passes.products.sums import Sum
 
-Sums: TypeAlias = Sequence[Chain] | Sequence[Prefix]
+Sums: TypeAlias = Sequence[Chain] | Sequence[Decayed] | Sequence[Prefix]
 """All that share what they start from."""
 
 Rewrite = Callable[[Block, Sums], None]
@@ -30,6 +32,8 @@ Rewrite = Callable[[Block, Sums], None]
 
 def sums_from(start: Operation | Block) -> Sums:
     """The sums, of what starts with an operation, that another order or chunks may be for."""
+    if isinstance(start, ContractOp | ReduceOp) and (decayed := decayed_from(start)):
+        return decayed
     if isinstance(start, ContractOp):
         return chains_from(start) or []
     return prefixes_from(start) or [] if isinstance(start, WhereOp) else []
@@ -101,7 +105,7 @@ def multiplied_otherwise(chains: Sequence[Chain], sizes: Mapping[str, int]) -> i
     return first + sum(_elements([chain.near, *chain.summed], sizes, chain.over) for chain in chains)
 
 
-def numbers_of_state(each: Chain | Prefix, sizes: Mapping[str, int]) -> int:
+def numbers_of_state(each: Products, sizes: Mapping[str, int]) -> int:
     """Numbers of the state of one chunk."""
     weights = [leaf.value for leaf in leaves(each.weights.weight)]
     return _elements([*each.summed, *weights], sizes, each.over)
