@@ -240,7 +240,9 @@ def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]
     row = next(iter([*others, *rest]), None)
     # Group axes that nobody tiles still take the size that was asked for.
     base = {axis: size for axis, size in fixed.items() if axis in _cut(sketch)}
-    if lane in sketch.group:
+    if (both := _two_neighbours(sketch, axes)) is not None:
+        found = _across_rows(sketch, *both, sizes, fixed)
+    elif lane in sketch.group:
         found = _along_lanes(sketch, lane, row, vector, sizes, fixed)
     else:
         found = _rows_of_lanes(sketch, lane, row, vector, sizes, fixed)
@@ -329,6 +331,38 @@ def _short_lanes(
     rows = fixed.get(row, min(warps * (WARP * vector // tile), covering(sizes[row])))
     along = min(warps, rows)
     yield Candidate({lane: tile, row: rows, **stream}, {row: along}, values)
+
+
+def _across_rows(
+    sketch: Sketch, lane: str, other: str, sizes: Mapping[str, int], fixed: Mapping[str, int]
+) -> Iterator[Candidate]:
+    """Arrays have their neighbours along two axes, as those of a transposing copy: a block takes whole lines of both.
+    Lanes lie along the lines of what is saved, warps along the others."""
+    along, across = (_lines(sketch, axis, sizes, fixed) for axis in (lane, other))
+    for warps, piece, rows in product(LANE_WARPS, along, across):
+        if warps <= rows:
+            yield Candidate({lane: piece, other: rows}, {other: warps}, min(piece, VECTOR // _width(sketch, lane)))
+
+
+def _two_neighbours(sketch: Sketch, axes: tuple[str, ...]) -> tuple[str, str] | None:
+    """The axis along which what is saved has its neighbours, and another one along which an array that has both has
+    its own; None where there are not two such axes, or groups are not cut along both."""
+    saved = next((each.axes[-1] for each in sketch.crossings if each.saves and each.axes[-1:]), None)
+    lasts = {array[-1] for array, _ in sketch.arrays if array and saved in array and array[-1] in axes} - {saved}
+    if saved not in sketch.group or sketch.stream is not None or len(lasts) != 1 or not lasts <= {*sketch.group}:
+        return None
+    return saved, lasts.pop()
+
+
+def _lines(sketch: Sketch, axis: str, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> tuple[int, ...]:
+    """Pieces of an axis along which an array has its neighbours: a line or two, or all of it."""
+    line, most = LINE // _width(sketch, axis), covering(sizes[axis])
+    return (fixed[axis],) if axis in fixed else tuple(dict.fromkeys(min(most, piece) for piece in (line, 2 * line)))
+
+
+def _width(sketch: Sketch, axis: str) -> int:
+    """Bytes of a value of the narrowest array that has its neighbours along an axis."""
+    return min(width for array, width in sketch.arrays if array and array[-1] == axis)
 
 
 def _rows_of_lanes(

@@ -42,8 +42,9 @@ def choose_rows(axes: tuple[str, ...], extents: tuple[int, ...], element_bytes: 
     takes the least memory; of those no swizzle before a swizzle.
 
     Tried are rows without padding and with 1 to 7 chunks of it, each plain and with every swizzle of at most 3 bits
-    that looks at no more than 8 rows and stays in the row. The first without conflicts is taken, so that the result is
-    conflict-free if any of them is, and otherwise says what it costs."""
+    that looks at no more than 8 rows and stays in the row; at last swizzles that tell rows 8 apart from each other,
+    which no padding does: a tile that is transposed has 8 elements of a column in each lane. The first without
+    conflicts is taken, so that the result is conflict-free if any of them is, and otherwise says what it costs."""
     costs = [_Cost(access) for access in accesses]
     best: Choice | None = None
     for rows in candidates(extents, element_bytes):
@@ -69,6 +70,7 @@ def candidates(extents: Sequence[int], element_bytes: int) -> Iterator[RowsAttr]
             for shift in range(4 - bits):
                 if (chunks + pad) % (1 << bits) == 0 and (bits, shift) != natural:
                     yield tile_rows(extents, element_bytes, pad, (bits, shift))
+    yield from (tile_rows(extents, element_bytes, 0, (bits, 3)) for bits in (3, 2, 1) if chunks % (1 << bits) == 0)
 
 
 class _Cost:
@@ -77,12 +79,14 @@ class _Cost:
 
     def __init__(self, access: Access):
         self.access = access
-        self.phases: tuple[tuple[Phase, int], ...] | None = None
+        self.phases: dict[bool, tuple[tuple[Phase, int], ...]] = {}
+        """By whether a swizzle looks at more than 8 rows: phases as far apart are not alike then."""
 
     def __call__(self, tile: Tile) -> Wavefronts:
         proved = by_rank(self.access, tile)
         if proved is not None:
             return proved
-        if self.phases is None:
-            self.phases = phases_of(self.access, tile)
-        return count_phases(self.phases, self.access.width, tile)
+        looks_far = tile.rows.swizzle_bits + tile.rows.swizzle_shift > 3
+        if looks_far not in self.phases:
+            self.phases[looks_far] = phases_of(self.access, tile)
+        return count_phases(self.phases[looks_far], self.access.width, tile)
