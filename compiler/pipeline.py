@@ -83,6 +83,8 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-widen-operands"),  # before fusion, so that what is widened is widened where it is used
         *_recompute(options),  # before fusion, which cannot join what sums one array along different axes
         _fusion(options),  # decides what is one kernel: everything below looks at one at a time
+        # once arrays between kernels are known; before anything depends on how long an access to them takes
+        _step("hierarchy-transpose-arrays"),
         _step("hierarchy-split-streams"),  # before streaming, which then sees the parts as one more axis
         _step("streaming"),
         _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups

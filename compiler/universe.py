@@ -46,6 +46,7 @@ PASSES: dict[str, str] = {
     "set-machine": "treadle.passes.set_machine:SetMachinePass",
     "hierarchy-choose-sizes": "treadle.passes.hierarchy_choose_sizes:HierarchyChooseSizesPass",
     "fusion": "treadle.passes.fusion:FusionPass",
+    "hierarchy-transpose-arrays": "treadle.passes.hierarchy_transpose_arrays:HierarchyTransposeArraysPass",
     "hierarchy-split-streams": "treadle.passes.hierarchy_split_streams:HierarchySplitStreamsPass",
     "hierarchy-promote-sums": "treadle.passes.hierarchy_promote_sums:HierarchyPromoteSumsPass",
     "hierarchy-subloop": "treadle.passes.hierarchy_subloop:HierarchySubloopPass",

@@ -241,6 +241,14 @@ def sum_of_squares(x: Tensor) -> tuple[Tensor, ...]:
     return (torch.sin(x) ** 2 + torch.cos(x) ** 2,)
 
 
+def triangle_multiplication(
+    z_i: Tensor, z_j: Tensor, w_a: Tensor, g_a: Tensor, w_b: Tensor, g_b: Tensor
+) -> tuple[Tensor, ...]:
+    a = torch.sigmoid(z_i @ g_a) * (z_i @ w_a)
+    b = torch.sigmoid(z_j @ g_b) * (z_j @ w_b)
+    return (torch.einsum("ikc,jkc->ijc", a, b),)
+
+
 ORACLES: dict[str, Oracle] = {
     "attention": attention,
     "attention_bf16": attention,
@@ -305,6 +313,7 @@ ORACLES: dict[str, Oracle] = {
     "softmax_bounded": lambda a, bound: (torch.softmax(a, -1),),
     "softmax_matmul": lambda a, w: (torch.softmax(a, -1) @ w,),
     "swiglu": lambda x, w, v: (F.silu(x @ w) * (x @ v),),
+    "triangle_multiplication": triangle_multiplication,
     "two_kernels": lambda x, w1, w2: (F.relu(x @ w1) @ w2,),
     "variance": lambda a: (a.mean(-1), a.var(-1, unbiased=False)),
 }

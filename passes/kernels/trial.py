@@ -115,14 +115,16 @@ class Scheduled:
         return inf if found is None else found.time_us + 1e6 * self.machine.launch
 
 
-def scheduled(module: ModuleOp) -> list[Scheduled]:
-    """All kernels, whose roles are decorated, in their order (Refusal, TreadleError where one does not fit)."""
+def scheduled(module: ModuleOp, in_parts: bool = False) -> list[Scheduled]:
+    """All kernels, whose roles are decorated, in their order (Refusal, TreadleError where one does not fit). With
+    `in_parts`, axes are cut into parts where that saves time."""
     # imported here, for they come later in the pipeline than what is tried
     from treadle.passes.hierarchy_choose_sizes import choice_for
+    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
     from treadle.passes.streaming import StreamingPass
     from treadle.passes.tiling import TilingPass
 
-    for step in (StreamingPass(), TilingPass()):
+    for step in (*([HierarchySplitStreamsPass()] if in_parts else []), StreamingPass(), TilingPass()):
         step.apply(Context(), module)
     machine, found = machine_of(module), list[Scheduled]()
     for function in functions(module):
@@ -135,8 +137,4 @@ def scheduled(module: ModuleOp) -> list[Scheduled]:
 def scheduled_time(module: ModuleOp, in_parts: bool = True) -> float:
     """In microseconds, of all kernels with their launches (Refusal, TreadleError where one does not fit the machine).
     With `in_parts`, axes are cut into parts where that saves time."""
-    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass  # comes later, too
-
-    if in_parts:
-        HierarchySplitStreamsPass().apply(Context(), module)
-    return sum(each.time for each in scheduled(module))
+    return sum(each.time for each in scheduled(module, in_parts))
