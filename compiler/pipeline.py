@@ -30,6 +30,8 @@ LOWERINGS = ("fusion", "convert-hierarchy-to-cuda")
 """The passes that begin a level: what they are given is verified, and what the last pass leaves."""
 
 LAST_DIAGRAM_PASS = "diagram-compose-maps"
+LAST_PASS_OF_SEVERAL = "hierarchy-transpose-arrays"
+"""The last pass that asks of a kernel which others make and read its arrays."""
 CHOOSING_PASS = "hierarchy-choose-sizes"
 LAST_DECORATING_PASS = "hierarchy-subloop"
 LAST_HIERARCHY_PASS = "hierarchy-expand-streams"

@@ -69,13 +69,14 @@ def _estimated(module: ModuleOp, options: Options) -> Estimate:
 
 def _costs(module: ModuleOp, options: Options) -> list[Cost]:
     """Of all kernels, in their order."""
-    from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, through, try_passes
+    from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, LAST_PASS_OF_SEVERAL, through, try_passes
     from treadle.passes._functions import kernels
 
     function = checked(module, options)
-    try_passes(module, through(options, "fusion"))
+    first = through(options, LAST_PASS_OF_SEVERAL)
+    try_passes(module, first)
     found = kernels(function)
-    rest = through(options, LAST_HIERARCHY_PASS)[len(through(options, "fusion")) :]
+    rest = through(options, LAST_HIERARCHY_PASS)[len(first) :]
     if not all(map(_is_known_alone, found)):
         try_passes(module, rest)
         return _read(module)

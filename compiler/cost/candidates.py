@@ -6,7 +6,7 @@ into whole vectors and lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import lcm, prod
@@ -240,11 +240,11 @@ def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]
     row = next(iter([*others, *rest]), None)
     # Group axes that nobody tiles still take the size that was asked for.
     base = {axis: size for axis, size in fixed.items() if axis in _cut(sketch)}
-    if (both := _two_neighbours(sketch, axes)) is not None:
-        found = _across_rows(sketch, *both, sizes, fixed)
-    elif lane in sketch.group:
+    both = _two_neighbours(sketch, axes)
+    found: Iterable[Candidate] = () if both is None else tuple(_across_rows(sketch, *both, sizes, fixed))
+    if not found and lane in sketch.group:
         found = _along_lanes(sketch, lane, row, vector, sizes, fixed)
-    else:
+    elif not found:
         found = _rows_of_lanes(sketch, lane, row, vector, sizes, fixed)
     shared = _shared_axis(sketch, lane)
     for candidate in found:
@@ -357,7 +357,8 @@ def _two_neighbours(sketch: Sketch, axes: tuple[str, ...]) -> tuple[str, str] | 
 def _lines(sketch: Sketch, axis: str, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> tuple[int, ...]:
     """Pieces of an axis along which an array has its neighbours: a line or two, or all of it."""
     line, most = LINE // _width(sketch, axis), covering(sizes[axis])
-    return (fixed[axis],) if axis in fixed else tuple(dict.fromkeys(min(most, piece) for piece in (line, 2 * line)))
+    whole = dict.fromkeys(min(most, piece) for piece in (line, 2 * line))
+    return tuple(piece for piece in whole if fixed.get(axis, piece) == piece)
 
 
 def _width(sketch: Sketch, axis: str) -> int:
