@@ -69,12 +69,15 @@ REASSOCIATED: dict[str, tuple[dict[str, tuple[str | int, ...]], tuple[dict[str, 
     "tests/programs/prefix_sums.mlir": ({"sums": ("A", "B", "C"), "chunk": (4, 2)}, ({}, {"x": 24, "q": 9})),
 }
 """Programs whose products of products are made in another order: what the pass is asked for, and sizes."""
+TRANSPOSED: dict[str, tuple[str, ...]] = {"tests/programs/channels_last.mlir": ("A", "B", "C16")}
+"""Programs whose arrays are transposed for their kernels."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_90a",)}, "does not run on a100"),
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_89",)}, "sm_89 does not run on a100"),
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "file": ("x.toml",)}, "and was given both"),
     ("examples/matmul.mlir", "streaming", {"axis": ("m",), "kernel": ("matmul",)}, "'m' is reduced by nothing"),
     ("examples/matmul.mlir", "tiling", {"axis": ("k",)}, "'k' is reduced by %C"),
+    ("examples/matmul.mlir", "hierarchy-transpose-arrays", {"arrays": ("A",)}, "there is no array %A to transpose"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("d",), "size": (48,)}, "must cover evenly"),
@@ -90,6 +93,7 @@ FIRST = {
     "passes/expressions/forms": "tests/programs/scaled_shares.mlir",
     "passes/kernels/clusters": "tests/programs/out_and_back.mlir",
     "passes/streams/limits": "examples/attention_window.mlir",
+    "passes/kernels/transposed": "tests/programs/channels_last.mlir",
     "passes/expressions/moments": "examples/cross_entropy.mlir",
     "passes/expressions/polynomials": "examples/layer_norm.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
@@ -120,6 +124,7 @@ BOUNDARIES = ("tests/programs/around_a_boundary.mlir",)
 PARTS, LENGTH = 3, 7
 SPLIT = "hierarchy-split-streams"
 REASSOCIATE = "diagram-reassociate"
+TRANSPOSE = "hierarchy-transpose-arrays"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
 
@@ -154,6 +159,9 @@ def survives(first: str | None) -> bool:
     everything += [(path, cases, Options(), length) for path, cases in CUT_AT_LAUNCH.items()]
     everything += [
         (path, cases, Options(), ArgSpec(REASSOCIATE, asked)) for path, (asked, cases) in REASSOCIATED.items()
+    ]
+    everything += [
+        (path, ({},), Options(), ArgSpec(TRANSPOSE, {"arrays": names})) for path, names in TRANSPOSED.items()
     ]
     in_order = [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]
     for path in BOUNDARIES:

@@ -570,6 +570,21 @@ MUTATIONS: dict[str, Mutation] = {
         "if left not in kernel.body.block.args and stays_in_registers(product, left, row):",
         "if False:",
     ),
+    "transpose: the result goes out as it is saved": (
+        "passes/kernels/transposed",
+        "lambda use: use.operation in users",
+        "lambda use: False",
+    ),
+    "transpose: the kernel reads what it read": (
+        "passes/kernels/transposed",
+        "[copy.outputs[0] if each is turn.value else each for each in kernel.operands]",
+        "list(kernel.operands)",
+    ),
+    "transpose: any array that is named": (
+        "hierarchy_transpose_arrays",
+        "if missing := [name for name in self.arrays if name not in done]:",
+        "if missing := []:",
+    ),
     "promote: sums of products of any format": ("hierarchy_promote_sums", 'multiply_format(op) == "f8" and ', ""),
     "promote: in the middle of a step": ("hierarchy_promote_sums", "if self.every % STEP_DEPTH:", "if False:"),
 }

@@ -40,6 +40,7 @@ EVERY_DAY = {
     "fusion: takes the results of a kernel for each other",
     "streaming: any axis that is asked for",
     "tiling: any axis that is asked for",
+    "transpose: the kernel reads what it read",
     "promote: in the middle of a step",
     "choose: groups of one index",
     "split: the rest counts in every part",

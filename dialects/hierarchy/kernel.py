@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.diagram.array import (
     DYNAMIC,
+    axes_of,
     check_array,
     check_axis_name,
     format_of,
@@ -98,7 +99,8 @@ class KernelOp(IRDLOperation):
         for i, (arg, operand) in enumerate(zip(args, self.inputs, strict=False)):
             check_array(operand.type, f"operand {i}")
             check_array(arg.type, f"argument {i}")
-            if sizes_of(arg.type) != sizes_of(operand.type) or format_of(arg.type) != format_of(operand.type):
+            alike = sizes_of(arg.type) == sizes_of(operand.type) and axes_of(arg.type) == axes_of(operand.type)
+            if not alike or format_of(arg.type) != format_of(operand.type):
                 raise VerifyException(f"argument {i} is {arg.type}, operand {i} is {operand.type}")
             if is_array(arg.type) and level_of(arg.type) != "device":
                 raise VerifyException(

@@ -80,6 +80,17 @@ func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
 
 // -----
 
+// CHECK: argument 0 is tensor<64x?xf32, #diagram.array<[d, q], level = device>>, operand 0 is tensor<?x64xf32, #diagram.array<[q, d]>>
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<64x?xf32, #diagram.array<[d, q], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    %z = diagram.fill 0.0 : f32 -> tensor<?x64xf32, #diagram.array<[q, d]>>
+    hierarchy.yield %z : tensor<?x64xf32, #diagram.array<[q, d]>>
+  }
+  func.return
+}
+
+// -----
+
 // CHECK: argument 0 is tensor<?x64xf16, #diagram.array<[q, d], level = device>>, operand 0 is tensor<?x64xf32, #diagram.array<[q, d]>>
 func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
   %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf16, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
