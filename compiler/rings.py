@@ -184,6 +184,8 @@ class _Run:
     """Bytes of the phase that is open; a stage is not there before they are expected."""
     released: dict[Stage, int] = field(default_factory=dict[Stage, int])
     """Arrivals at the empty barrier of a stage, of all phases."""
+    given_back: set[tuple[SSAValue, int, int]] = field(default_factory=set[tuple[SSAValue, int, int]])
+    """The turns that were released, by which of the consumers."""
     acquired: set[tuple[SSAValue, int]] = field(default_factory=set[tuple[SSAValue, int]])
     awaited: set[tuple[SSAValue, int, int]] = field(default_factory=set[tuple[SSAValue, int, int]])
     """By which of the consumers."""
@@ -223,6 +225,8 @@ class _Run:
         """Whether a wait lets through: it sees no more of a barrier than the parity of its phase."""
         if isinstance(event, Handing):
             return self.turns.may(event)
+        if event.turn < 0:
+            self.problems.append(f"{event} comes before the first")
         match event.op:
             case cuda.AcquireOp() | cuda.AcquireBesideOp():
                 asked = event.beside or event
@@ -265,6 +269,9 @@ class _Run:
             case _:
                 if (*turn, event.group) not in self.awaited:
                     self.problems.append(f"{event} without 'cuda.await'")
+                if (*turn, event.group) in self.given_back:
+                    self.problems.append(f"{event} once more")
+                self.given_back.add((*turn, event.group))
                 self.released[stage] = self.released.get(stage, 0) + 1
                 self.empty[stage] = self.released[stage] // self.groups
 

@@ -31,7 +31,7 @@ from treadle.passes.loops.ahead import (
     position_ahead,
     step_of,
 )
-from treadle.passes.loops.delay import delay_products
+from treadle.passes.loops.carry import delay_products
 from treadle.passes.loops.in_flight import let_products_run
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
 
@@ -134,6 +134,8 @@ class PipeliningPass(ModulePass):
 
     stages: int = 2
     """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing."""
+    carry: bool = True
+    """Whether a delayed product is carried from loop to loop of a stream, where loops follow each other."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.stages < 1:
@@ -146,7 +148,7 @@ class PipeliningPass(ModulePass):
             if not isinstance(kernel, cuda.KernelOp) or self.stages == 1:
                 continue
             if cuda.roles_of(kernel) is not None:
-                steps += _delay(kernel)
+                steps += _delay(kernel, self.carry)
                 continue
             if arch < FIRST_ARCH:
                 name, reason = f"@{kernel.sym_name.data}", f"the machine {machine.name} is {machine.arch}"
@@ -160,12 +162,18 @@ class PipeliningPass(ModulePass):
                 record(function.attributes, [step for step in steps if step.subject.data in launched])
 
 
-def _delay(kernel: cuda.KernelOp) -> list[StepAttr]:
+def _delay(kernel: cuda.KernelOp, carries: bool) -> list[StepAttr]:
     """Delay products of a kernel with roles, and let others run on; the steps of the derivation."""
     name, steps = f"@{kernel.sym_name.data}", list[StepAttr]()
-    if sums := delay_products(kernel):
+    if chains := delay_products(kernel, carries):
         law = "a turn needs the sum of the turn before only where it repairs it"
+        sums = [sum for chain in chains for sum in chain]
         steps.append(StepAttr("pipelining", name, law, f"{', '.join(sums)} of a turn during the next turn"))
+    for chain in chains:
+        if len(chain) > 1:
+            law = "the turns of a ring count on from loop to loop"
+            told = f"{chain[0]} of the last turn of a loop during the first of the next, through {len(chain)} loops"
+            steps.append(StepAttr("pipelining", name, law, told))
     if sums := let_products_run(kernel):
         law = "products that add to the same registers keep their order"
         steps.append(StepAttr("pipelining", name, law, f"{', '.join(sums)} of a turn run on into the next turn"))

@@ -218,14 +218,24 @@ MUTATIONS: dict[str, Mutation] = {
         "previous = arith.AddiOp(block.args[0], what.loop.step)",
     ),
     "delay: without the last product": (
-        "passes/loops/delay",
-        "states[what.position] = self._last(some, main)",
-        "self._last(some, main)",
+        "passes/loops/carry",
+        "states[self.chain[-1].position] = self.parts[-1].last(target, mains[-1])",
+        "self.parts[-1].last(target, mains[-1])",
     ),
     "delay: the left operand of the turn before": (
         "passes/loops/delay",
         "scf.YieldOp(*self._states(mapping), mapping[what.carried])",
         "scf.YieldOp(*self._states(mapping), block.args[-1])",
+    ),
+    "carry: a loop begins with its second turn": (
+        "passes/loops/carry",
+        "arith.SelectOp(has_begun.result, loop.lb, second.result)",
+        "arith.SelectOp(has_begun.result, second.result, second.result)",
+    ),
+    "carry: the states of the first loop alone": (
+        "passes/loops/carry",
+        "self._start(target, number), carried)",
+        "self._start(target, number), states if number else carried)",
     ),
     "delay: waits for both": ("passes/loops/delay", "clone.pending.data + 1", "clone.pending.data + 2"),
     "running on: a turn gives back what it reads itself": (

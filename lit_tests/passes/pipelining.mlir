@@ -242,3 +242,144 @@ cuda.kernel @running (%A_map: !L_map, %turns: index) threads 256 shared 41024 {
     }
   }
 }
+
+// Two loops of one stream, the second of pieces whose elements are tested: the first turn that there is computes scores,
+// whichever loop it is of. Each turn behind it, of both loops, starts the product of the turn before, and so does the first
+// of the second loop; the last product stands behind both. Without `carry` each loop does all of this by itself.
+
+// RUN: xdsl-opt -p 'set-machine{name=h100},pipelining' %s | filecheck %s --check-prefix=CARRY
+// RUN: xdsl-opt -p 'set-machine{name=h100},pipelining{carry=false}' %s | filecheck %s --check-prefix=EACH
+
+#scores = #cuda.layout<register = [x:8:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>
+#shares = #cuda.layout<register = [x:4:16, x:2:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>
+#outputs = #cuda.layout<register = [e:8:8, q:2:8, e:2:1], lane = [q:8:1, e:4:2], warp = [q:4:16]>
+#boxes = #cuda.boxes<extents = [64, 64], span = 64>
+!keys = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
+!values = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, e], level = device>>
+!keys_map = !cuda.tensor_map<[64, 64], !keys>
+!values_map = !cuda.tensor_map<[64, 64], !values>
+!Q_tile = memref<64x64xf16, #diagram.array<[q, d], level = shared, layout = #boxes>>
+!K_tile = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #boxes>>
+!V_tile = memref<64x64xf16, #diagram.array<[x, e], level = shared, layout = #boxes>>
+!S = tensor<64x64xf32, #diagram.array<[q, x], level = register, layout = #scores>>
+!P = tensor<64x64xf16, #diagram.array<[q, x], level = register, layout = #shares>>
+!O = tensor<64x64xf32, #diagram.array<[q, e], level = register, layout = #outputs>>
+
+// CARRY-LABEL: cuda.kernel @carried
+// CARRY:       } consumers 1 {
+// CARRY:       %turns = arith.addi %whole, %rest : index
+// CARRY-NEXT:  %has_turns = arith.cmpi ult, %zero, %turns : index
+// CARRY-NEXT:  %O = scf.if %has_turns
+// CARRY-NEXT:    %begins_here = arith.cmpi ult, %zero, %whole : index
+// CARRY-NEXT:    %[[sum:.*]], %[[left:.*]] = scf.if %begins_here
+// CARRY-NEXT:      cuda.await %K_ring[%zero]
+// CARRY:           cuda.warpgroup_product
+// CARRY-NOT:       cuda.warpgroup_product
+// CARRY:         } else {
+// CARRY:           %[[first:.*]] = arith.addi %whole, %zero : index
+// CARRY-NEXT:      cuda.await %K_ring[%[[first]]]
+// CARRY:           cuda.warpgroup_product
+// CARRY-NOT:       cuda.warpgroup_product
+// CARRY:         %second = arith.addi %zero, %one : index
+// CARRY-NEXT:    %[[of_whole:[a-zA-Z_0-9]+]], %[[left_of_whole:[a-zA-Z_0-9]+]] = scf.for %{{.*}} = %second to %whole step %one iter_args(%{{.*}} = %[[sum]], %{{.*}} = %[[left]])
+// CARRY:         %{{.*}} = arith.addi %zero, %one : index
+// CARRY-NEXT:    %has_begun = arith.cmpi ult, %zero, %whole : index
+// CARRY-NEXT:    %start = arith.select %has_begun, %zero, %second_1 : index
+// CARRY-NEXT:    %[[end:[a-zA-Z_0-9]+]], %[[left_at_end:[a-zA-Z_0-9]+]] = scf.for %[[turn:.*]] = %start to %rest step %one iter_args(%[[so_far:.*]] = %[[of_whole]], %[[before:.*]] = %[[left_of_whole]])
+// CARRY:           cuda.await %K_ring
+// CARRY:           %S_{{.*}} = cuda.warpgroup_product
+// CARRY:           %number_before = arith.subi %[[turn]], %one : index
+// CARRY-NEXT:      %[[last:.*]] = arith.addi %whole, %number_before : index
+// CARRY-NEXT:      cuda.await %V_ring[%[[last]]]
+// CARRY:           cuda.warpgroup_product %[[before]], %{{.*}} into %[[so_far]]
+// CARRY-NEXT:      cuda.warpgroup_wait %{{.*}} pending 1
+// CARRY:         cuda.warpgroup_product %[[left_at_end]], %{{.*}} into %[[end]]
+// CARRY:       derivation = [#hierarchy.step<"pipelining", "@carried", "a turn needs the sum of the turn before only where it repairs it", "%O_new, %O_new of a turn during the next turn">, #hierarchy.step<"pipelining", "@carried", "the turns of a ring count on from loop to loop", "%O_new of the last turn of a loop during the first of the next, through 2 loops">]
+
+// EACH-LABEL: cuda.kernel @carried
+// EACH:       %has_turns = arith.cmpi ult, %zero, %whole : index
+// EACH:         scf.for %{{.*}} = %second to %whole step %one
+// EACH:       %has_turns_1 = arith.cmpi ult, %zero, %rest : index
+// EACH:         scf.for %{{.*}} = %second_1 to %rest step %one
+// EACH-NOT:   loop to loop
+cuda.kernel @carried (%K_map: !keys_map, %V_map: !values_map, %whole: index, %rest: index) threads 256 shared 41024 {
+  %Q_shared = cuda.shared at 0 : !Q_tile
+  %K_shared = cuda.shared at 8192 stages 2 : !K_tile
+  %V_shared = cuda.shared at 24576 stages 2 : !V_tile
+  %K_ring = cuda.ring at 40960 consumers 1 : !cuda.ring<2>
+  %V_ring = cuda.ring at 40992 consumers 1 : !cuda.ring<2>
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %two = arith.constant 2 : index
+  %piece = arith.constant 64 : index
+  cuda.ready %K_ring, %V_ring : !cuda.ring<2>, !cuda.ring<2>
+  cuda.roles registers 0, 0 producer {
+    scf.for %turn = %zero to %whole step %one {
+      %x0 = arith.muli %turn, %piece : index
+      %stage = arith.remui %turn, %two : index
+      %K_to = cuda.stage %K_shared[%stage] : !K_tile
+      cuda.acquire %K_ring[%turn] : !cuda.ring<2>
+      cuda.expect %K_ring[%turn] bytes 8192 : !cuda.ring<2>
+      cuda.tensor_load %K_map[%x0, %zero] into %K_to signals %K_ring[%turn] : !keys_map, !K_tile, !cuda.ring<2>
+      %V_to = cuda.stage %V_shared[%stage] : !V_tile
+      cuda.acquire %V_ring[%turn] : !cuda.ring<2>
+      cuda.expect %V_ring[%turn] bytes 8192 : !cuda.ring<2>
+      cuda.tensor_load %V_map[%x0, %zero] into %V_to signals %V_ring[%turn] : !values_map, !V_tile, !cuda.ring<2>
+    }
+    scf.for %number = %zero to %rest step %one {
+      %turn = arith.addi %whole, %number : index
+      %x0 = arith.muli %turn, %piece : index
+      %stage = arith.remui %turn, %two : index
+      %K_to = cuda.stage %K_shared[%stage] : !K_tile
+      cuda.acquire %K_ring[%turn] : !cuda.ring<2>
+      cuda.expect %K_ring[%turn] bytes 8192 : !cuda.ring<2>
+      cuda.tensor_load %K_map[%x0, %zero] into %K_to signals %K_ring[%turn] : !keys_map, !K_tile, !cuda.ring<2>
+      %V_to = cuda.stage %V_shared[%stage] : !V_tile
+      cuda.acquire %V_ring[%turn] : !cuda.ring<2>
+      cuda.expect %V_ring[%turn] bytes 8192 : !cuda.ring<2>
+      cuda.tensor_load %V_map[%x0, %zero] into %V_to signals %V_ring[%turn] : !values_map, !V_tile, !cuda.ring<2>
+    }
+  } consumers 1 {
+    %none = diagram.fill 0.0 : f32 -> !O
+    %O = scf.for %turn = %zero to %whole step %one iter_args(%O_so_far = %none) -> (!O) {
+      cuda.await %K_ring[%turn] : !cuda.ring<2>
+      %stage = arith.remui %turn, %two : index
+      %K_now = cuda.stage %K_shared[%stage] : !K_tile
+      %S_started = cuda.warpgroup_product %Q_shared, %K_now over [d] : !Q_tile, !K_tile -> !S
+      %S = cuda.warpgroup_wait %S_started pending 0 : !S
+      cuda.release %K_ring[%turn] : !cuda.ring<2>
+      %P = diagram.cast %S : !S -> !P
+      cuda.await %V_ring[%turn] : !cuda.ring<2>
+      %V_stage = arith.remui %turn, %two : index
+      %V_now = cuda.stage %V_shared[%V_stage] : !V_tile
+      %O_started = cuda.warpgroup_product %P, %V_now into %O_so_far over [x] : !P, !V_tile -> !O
+      %O_new = cuda.warpgroup_wait %O_started pending 0 : !O
+      cuda.release %V_ring[%turn] : !cuda.ring<2>
+      scf.yield %O_new : !O
+    }
+    %O_1 = scf.for %number = %zero to %rest step %one iter_args(%O_so_far = %O) -> (!O) {
+      %turn = arith.addi %whole, %number : index
+      cuda.await %K_ring[%turn] : !cuda.ring<2>
+      %stage = arith.remui %turn, %two : index
+      %K_now = cuda.stage %K_shared[%stage] : !K_tile
+      %S_started = cuda.warpgroup_product %Q_shared, %K_now over [d] : !Q_tile, !K_tile -> !S
+      %S = cuda.warpgroup_wait %S_started pending 0 : !S
+      cuda.release %K_ring[%turn] : !cuda.ring<2>
+      %P = diagram.cast %S : !S -> !P
+      cuda.await %V_ring[%turn] : !cuda.ring<2>
+      %V_stage = arith.remui %turn, %two : index
+      %V_now = cuda.stage %V_shared[%V_stage] : !V_tile
+      %O_started = cuda.warpgroup_product %P, %V_now into %O_so_far over [x] : !P, !V_tile -> !O
+      %O_new = cuda.warpgroup_wait %O_started pending 0 : !O
+      cuda.release %V_ring[%turn] : !cuda.ring<2>
+      scf.yield %O_new : !O
+    }
+  }
+}
+
+func.func @host_of_carried(%K: !keys, %V: !values, %whole: index, %rest: index) {
+  %K_map = cuda.tensor_map %K : !keys_map
+  %V_map = cuda.tensor_map %V : !values_map
+  cuda.launch @carried grid %whole aligned %whole (%K_map, %V_map, %whole, %rest) : !keys_map, !values_map, index, index
+  func.return
+}

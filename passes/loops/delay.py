@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tiles import is_shared
@@ -58,8 +57,8 @@ def delayable(loop: scf.ForOp, tiles: Mapping) -> Delayed | None:
         return None
     if state is None or _only_use(wait.result) is not state or is_shared(product.lhs.type):
         return None
-    ring = tiles.get(_tile(product.rhs))
-    if ring is None or any(tiles.get(_tile(other.rhs)) is ring for other in products[:-1]):
+    ring = tiles.get(tile_of(product.rhs))
+    if ring is None or any(tiles.get(tile_of(other.rhs)) is ring for other in products[:-1]):
         return None
     position = list(state.operands).index(wait.result)
     sum = product.accumulator
@@ -85,7 +84,7 @@ def _only_use(value: SSAValue) -> Operation | None:
     return uses[0].operation if len(uses) == 1 else None
 
 
-def _tile(value: SSAValue) -> SSAValue:
+def tile_of(value: SSAValue) -> SSAValue:
     """The tile, of all stages, that a value is a place of."""
     return value.owner.tile if isinstance(value.owner, cuda.StageOp) else value
 
@@ -139,37 +138,18 @@ def _feeding_only(body: Block, product: cuda.WarpgroupProductOp) -> list[Operati
     return found[::-1]
 
 
-def delay(delayed: Delayed) -> None:
-    """Rewrite the loop."""
-    _Delay(delayed).build()
-
-
 @dataclass
-class _Delay:
-    """The rewrite of one loop: its first turn without the product, the turns after it with that of the turn before, and
-    the last product after them; nothing at all where the loop has no turn."""
+class Parts:
+    """What a loop becomes: its first turn without the product, the turns after it with that of the turn before, and the
+    last product after them (`passes/loops/carry.py` puts them together)."""
 
     what: Delayed
     dropped: set[Operation] = field(default_factory=set[Operation])
 
-    def build(self) -> None:
-        what, loop = self.what, self.what.loop
+    def __post_init__(self) -> None:
+        what = self.what
         self.dropped = {*what.begin, *what.release, what.wait}
         self.dropped -= self._also_needed()
-        test = arith.CmpiOp(loop.lb, loop.ub, "ult")
-        test.result.name_hint = "has_turns"
-        some = Block()
-        states, left = self._first_turn(some)
-        main = self._loop(some, states, left)
-        states: list[SSAValue] = list(main.results[:-1])
-        states[what.position] = self._last(some, main)
-        some.add_op(scf.YieldOp(*states))
-        none = Block([scf.YieldOp(*loop.iter_args)])
-        branch = scf.IfOp(test.result, [result.type for result in loop.results], Region(some), Region(none))
-        branch.location = loop.location
-        for old, new in zip(loop.results, branch.results, strict=True):
-            new.name_hint = old.name_hint
-        Rewriter.replace_op(loop, [test, branch], list(branch.results))
 
     def _also_needed(self) -> set[Operation]:
         """Index arithmetic of the product that the rest of the turn needs, too."""
@@ -180,15 +160,15 @@ class _Delay:
 
     # -- the three parts ---------------------------------------------------------------------------
 
-    def _first_turn(self, target: Block) -> tuple[list[SSAValue], SSAValue]:
+    def first_turn(self, target: Block, states: Sequence[SSAValue]) -> list[SSAValue]:
         """The states after the first turn without its product, and the product's left operand."""
         what, loop = self.what, self.what.loop
         body = loop.body.block
-        mapping: Mapping = dict(zip(body.args, (loop.lb, *loop.iter_args), strict=True))
+        mapping: Mapping = dict(zip(body.args, (loop.lb, *states), strict=True))
         for op in body.ops:
             if op not in self.dropped and op is not body.last_op:
                 clone_into(op, target, mapping)
-        return self._states(mapping), mapping[what.carried]
+        return [*self._states(mapping), mapping[what.carried]]
 
     def _states(self, mapping: Mapping) -> list[SSAValue]:
         """What a turn hands on: in place of the product's sum, what it will be added to."""
@@ -197,19 +177,17 @@ class _Delay:
         values = [self.what.accumulator if i == self.what.position else v for i, v in enumerate(terminator.operands)]
         return [mapping.get(value, value) for value in values]
 
-    def _loop(self, target: Block, states: Sequence[SSAValue], left: SSAValue) -> scf.ForOp:
+    def loop(self, target: Block, start: SSAValue, carried: Sequence[SSAValue]) -> scf.ForOp:
+        """The turns from one on that follow another: of states, and of the left operand of the turn before."""
         what, loop = self.what, self.what.loop
         body = loop.body.block
-        block = Block(arg_types=[IndexType(), *(state.type for state in states), left.type])
+        block = Block(arg_types=[IndexType(), *(value.type for value in carried)])
         for old, new in zip((*body.args, what.carried), block.args, strict=True):
             new.name_hint = old.name_hint
         mapping: Mapping = dict(zip(body.args, block.args, strict=False))
-        start = arith.AddiOp(loop.lb, loop.step)
-        start.result.name_hint = "second"
-        target.add_op(start)
         self._turn(block, mapping)
         block.add_op(scf.YieldOp(*self._states(mapping), mapping[what.carried]))
-        main = scf.ForOp(start.result, loop.ub, loop.step, [*states, left], block)
+        main = scf.ForOp(start, loop.ub, loop.step, list(carried), block)
         main.location = loop.location
         main.attributes |= loop.attributes
         for old, new in zip(loop.results, main.results, strict=False):
@@ -267,8 +245,8 @@ class _Delay:
             clone_into(op, target, turn)
         return wait.result
 
-    def _last(self, target: Block, main: scf.ForOp) -> SSAValue:
-        """The product of the last turn, after the loop."""
+    def last(self, target: Block, main: scf.ForOp) -> SSAValue:
+        """The sum with the product of the last turn, after the loop."""
         what = self.what
         position = last_position(what.loop, target)
         product, turn = self._begin(target, position, main.results[-1], main.results[what.position])
@@ -288,25 +266,10 @@ def rings_of_tiles(roles: Operation) -> Mapping:
     found: Mapping = {}
     for op in roles.walk():
         if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp):
-            found[_tile(op.tile)] = op.ring
+            found[tile_of(op.tile)] = op.ring
         elif isinstance(op, cuda.ArriveOp):
             copy = op.prev_op
             while isinstance(copy, cuda.CopyOp):
-                found[_tile(copy.tile)] = op.ring
+                found[tile_of(copy.tile)] = op.ring
                 copy = copy.prev_op
-    return found
-
-
-def delay_products(kernel: cuda.KernelOp) -> list[str]:
-    """Delay what can be delayed in each loop of a kernel's consumers; the names of the delayed sums."""
-    roles = cuda.roles_of(kernel)
-    if roles is None:
-        return []
-    tiles = rings_of_tiles(kernel)
-    found: list[str] = []
-    for loop in [op for op in roles.consumers.block.ops if isinstance(op, scf.ForOp)]:
-        what = delayable(loop, tiles)
-        if what is not None:
-            found.append(f"%{what.wait.result.name_hint}")
-            delay(what)
     return found
