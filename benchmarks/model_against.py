@@ -81,9 +81,11 @@ def kernels_then() -> Mapping[str, Mapping[str, Any]]:
     return json.loads((results.RESULTS / f"kernels-{DEVICE}.json").read_text(encoding="utf-8"))["kernels"]
 
 
-def row(each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: bool = False) -> Row:
-    """It is measured by repeating it, so that what fits L2 is found there. `overlaps`: whether pieces do, as they did
-    not when these were measured."""
+def row(
+    each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: bool = False, carries: bool = False
+) -> Row:
+    """It is measured by repeating it, so that what fits L2 is found there. `overlaps`: whether pieces do; `carries`:
+    whether loops of a piece do. When these were measured neither did."""
     module = parse_module(each.program)
     function = only_function(module, each.name)
     set_default_sizes(function, each.sizes)
@@ -96,7 +98,8 @@ def row(each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: b
     (lowered,) = (op for op in module.walk() if isinstance(op, KernelOp))
     plan, sizes = plan_of(lowered), sizes_of_kernel(lowered, function, each.sizes)
     machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
-    found = estimate(plan, machine, sizes, Made(kernel["in_turns"], share_then(plan, machine, sizes, kernel), overlaps))
+    share = share_then(plan, machine, sizes, kernel)
+    found = estimate(plan, machine, sizes, Made(kernel["in_turns"], share, overlaps, carries))
     assert found is not None, each.name
     moved = device_bytes(plan, machine, sizes, machine.sms * found.blocks_per_sm, found.in_turns)
     time = float(found.time_us) + 1e6 * machine.launch
@@ -126,7 +129,7 @@ def _taken(sharing: Sharing, section: int) -> Iterator[int]:
             yield from [piece] * min(section, sharing.rows - begin)
 
 
-def rows(rates: str, overlaps: bool = False) -> list[Row]:
+def rows(rates: str, overlaps: bool = False, carries: bool = False) -> list[Row]:
     machine, kernels, last = load_machine(MODEL), kernels_then(), None
     found: list[Row] = []
     for each in measured():
@@ -134,7 +137,7 @@ def rows(rates: str, overlaps: bool = False) -> list[Row]:
         assert last is not None
         of_run = with_rates(machine, last)
         by = {"sustained": machine.as_sustained(), "run": of_run, "datasheet": machine}[rates]
-        found.append(row(each, kernels[each.name], by, overlaps))
+        found.append(row(each, kernels[each.name], by, overlaps, carries))
     return found
 
 
@@ -153,9 +156,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", choices=RATES, default=RATES[0])
     parser.add_argument("--overlap", action="store_true", help="as if pieces overlapped, as they have done since")
+    parser.add_argument("--carry", action="store_true", help="as if loops of a piece did, as they have done since")
     parser.add_argument("--markdown", action="store_true", help="print the table of the page")
     parsed = parser.parse_args()
-    found = rows(parsed.rates, parsed.overlap)
+    found = rows(parsed.rates, parsed.overlap, parsed.carry)
     head, *cells = table(found)
     print(markdown(head, cells) if parsed.markdown else results.table(head, cells))
     print(summary(found))

@@ -61,8 +61,12 @@ class PipeliningPass(ModulePass):
     In a kernel with roles copies are ahead already. There a product that only feeds the state of the stream is delayed
     by one turn (`passes/loops/delay.py`): a turn starts its own first product and the product of the turn before, waits
     for its own alone, and has the other's sum where it repairs the state; the last product stands after the loop. Where
-    a turn does nothing but products that add to its states, they run on into the next turn, which starts its own before
-    it waits for them (`passes/loops/in_flight.py`).
+    conditions part a stream into loops of whole pieces and of pieces that are tested, the product is carried from loop
+    to loop (`passes/loops/carry.py`): the first turn of one starts the last product of another. Legal if a loop begins
+    with the states and the turn of the ring with which the other ends. Then the first turn that there is, of whichever
+    loop has one, stands before all of them, and the last product after all. Where a turn does nothing but products that
+    add to its states, they run on into the next turn, which starts its own before it waits for them
+    (`passes/loops/in_flight.py`).
 
     Before:
     ```

@@ -12,7 +12,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from test_delay import PRODUCT, WAIT, found
-from test_persistent import execute, made
+from test_overlap_pieces import decorated
+from test_persistent import ATTENTION, execute, made
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Operation
@@ -20,6 +21,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
+from treadle.compiler.cost import plan_of, time
+from treadle.compiler.cost.between import Piece, mean_drains
+from treadle.compiler.cost.turns import Made
+from treadle.compiler.execution import executed
+from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes, through
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
@@ -239,3 +245,62 @@ def test_a_loop_that_begins_with_another_turn_is_found(change: Callable[[Operati
     assert ring_problems(kernel) == []
     change(next(op for op in kernel.walk() if isinstance(op, arith.SelectOp) and op.result.name_hint == "start"))
     assert ring_problems(kernel)
+
+
+# -- the model -----------------------------------------------------------------------------------------
+
+
+def test_what_a_drained_loop_loses() -> None:
+    """One warpgroup has no scores beside its last product, nor products beside its next scores. Of two that products
+    keep busy, each has first products of the other for a part of its scores, which both then share; with scores that
+    take longest, or three warpgroups, others have enough to do."""
+    assert Piece(1, 4 * 600, 4 * 400, 4, 0.5, 0).drained() == 300
+    assert Piece(1, 4 * 600, 4 * 200, 4, 0.5, 0).drained() == 200
+    assert Piece(2, 4 * 600, 4 * 400, 4, 0.5, 0).drained() == 2 * (400 - 300)
+    assert Piece(2, 4 * 600, 4 * 700, 4, 0.5, 0).drained() == 0
+    assert Piece(3, 4 * 600, 4 * 400, 4, 0.5, 0).drained() == 0
+    assert Piece(1, 4 * 600, 4 * 400, 4, 0.5, 0, has_scores=False).drained() == 0
+
+
+def turns_of_pieces(text: str, sizes: Mapping[str, int]) -> list[list[int]]:
+    """How many turns each of the producer's loops has, of each piece of a grid along rows."""
+    module = parse_module(text)
+    run_passes(module, through(Options(machine="h100"), "warp-specialization"))
+    roles = consumers(module)
+    kernel = roles.parent_op()
+    assert isinstance(kernel, cuda.KernelOp)
+    block = kernel.body.block
+    (number,) = (op.result for op in block.ops if isinstance(op, cuda.BlockIndexOp))
+    given = {arg: sizes[arg.name_hint or ""] for arg in block.args if isinstance(arg.type, IndexType)}
+    loops = [op for op in roles.producer.block.ops if isinstance(op, scf.ForOp)]
+    found: list[list[int]] = []
+    for piece in range(sizes["b"] * sizes["h"] * -(-sizes["q"] // 128)):
+        known = {number: piece, **given}
+        assert list(executed(block, known))
+        found.append([known[loop.ub] for loop in loops])
+    return found
+
+
+@pytest.mark.parametrize(("text", "most_loops"), [(CAUSAL, 2), (WINDOW, 3), (ATTENTION, 1)])
+def test_loops_that_follow_another_are_those_that_have_turns(text: str, most_loops: int) -> None:
+    """As the launch counts them, of each piece."""
+    plan = plan_of(decorated(text))
+    sizes = {"b": 2, "h": 3, "q": 1000, "x": 1000, "d": 64, "e": 64}
+    turns = turns_of_pieces(text, sizes)
+    assert {len(each) for each in turns} == {most_loops}
+    expected = sum(max(sum(count > 0 for count in each) - 1, 0) for each in turns) / len(turns)
+    assert mean_drains(plan, sizes) == pytest.approx(expected)
+
+
+def test_loops_that_carry_take_less() -> None:
+    machine, sizes = load_machine("h100"), {"b": 4, "h": 16, "q": 4096, "x": 4096, "d": 128, "e": 128}
+    plan = plan_of(decorated(programs.attention(128, {**LONG, "q": 4096, "x": 4096}, example="attention_causal")))
+    made = [Made(True, None, True, carries) for carries in (True, False)]
+    carried, drained = (time.timing(plan, machine, sizes, each).time_us for each in made)
+    assert time.timing(plan, machine, sizes).time_us == carried
+    pieces = 64 * 32 / machine.sms
+    lost = (drained - carried) * machine.clock / 1e6 / pieces
+    assert 300 < lost < 1000
+    full = plan_of(decorated(programs.attention(128, {**LONG, "q": 4096, "x": 4096})))
+    same = [time.timing(full, machine, sizes, each).time_us for each in made]
+    assert same[0] == same[1]

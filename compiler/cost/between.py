@@ -1,19 +1,23 @@
-"""What a block loses between two pieces, where it takes one after another: its tensor cores, or what else it is bound
-by, idle while the last products and scores of one piece have nothing to hide behind, and until the tiles of the next
-are there.
+"""What a block loses between two pieces, where it takes one after another, and between two loops of a piece: its tensor
+cores, or what else it is bound by, idle while the last products and scores of one have nothing to hide behind, and
+until the tiles of the next piece are there.
 
 Within a piece a warpgroup multiplies while it, or another, computes scores. At the begin there are no products yet but
 the first of each, at the end no scores. If all meet at the end of a piece, as they do where one thread sends the result
 of all, nothing of this hides behind another piece, and what the next one holds is asked for only then. Where each sends
 its own rows (`passes/grids/apart.py`), one begins the next piece while another ends this one; and what a piece holds
-comes when the last product with its place is done (`passes/grids/early.py`)."""
+comes when the last product with its place is done (`passes/grids/early.py`).
+
+Conditions part a stream into loops (of whole pieces, and of those that are tested). Where the last product of one loop
+is not carried into the next (`passes/loops/carry.py`), each of them ends and begins as a piece does, but that no
+warpgroup waits for others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from treadle.compiler.amounts import Amount, most
+from treadle.compiler.amounts import Amount, choice, most
 from treadle.compiler.cost.clusters import L2_PORT
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.machines import Machine
@@ -56,6 +60,23 @@ class Piece:
         multiply, compute = self.groups * self.products, self.groups * self.scores
         return most(multiply + idle, compute + first + last) - most(multiply, compute) + self.after
 
+    def drained(self) -> Amount:
+        """What a step takes longer that begins a loop behind another, whose last product comes before it.
+
+        A warpgroup has that product and its first ones to do, one after the other, and then scores. Beside these tensor
+        cores have the first products of the others, as at the begin of a piece; if scores are what takes longest, they
+        have those of the others beside all products. Within a loop a step that is alone hides the last product behind
+        its scores."""
+        if not self.has_scores:
+            return 0
+        first, scores, last = self.step()
+        others = self.groups - 1
+        multiply, compute = self.groups * (first + last), self.groups * scores
+        without_scores, without_products = scores - others * first, first + last - others * scores
+        idle = choice(multiply >= compute, self.groups * most(without_scores, 0), most(without_products, 0))
+        within = most(multiply, compute, first + most(scores, last))
+        return most(most(multiply, compute) + idle - within, 0)
+
 
 def exposed(piece: Piece, overlaps: bool) -> Amount:
     """Of a piece that follows another in its block, what neither that one nor the next hides; `overlaps`: whether
@@ -82,6 +103,11 @@ def waits_for_tiles(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) 
 def _first_bytes(plan: Plan) -> Amount:
     """Of the tile that the first product of a stream needs."""
     return next((tile.elements * tile.width for tile in plan.tiles if tile.role == "staged"), 0)
+
+
+def mean_drains(plan: Plan, sizes: Mapping[str, int]) -> Amount:
+    """How often a loop of a piece ends with a product that the next could begin beside, on average."""
+    return sum(pieces.mean_loops(sizes) for pieces in plan.streams) if plan.delays else 0
 
 
 def mean_steps(plan: Plan, sizes: Mapping[str, int]) -> Amount:

@@ -42,6 +42,8 @@ class Shares:
     border: Amount
     """Of these, in pieces that are tested."""
     steps: Amount
+    loops: Amount
+    """Of pieces that are tested, and of pieces that are not: how many of them have a turn."""
 
     def in_all(self, amount: Amount) -> int:
         """Added up over the groups."""
@@ -50,6 +52,11 @@ class Shares:
     @property
     def mean_steps(self) -> float:
         return self.in_all(self.steps) / max(prod(self.groups), 1)
+
+    @property
+    def mean_loops(self) -> float:
+        """That follow another."""
+        return self.in_all(most(self.loops - 1, 0)) / max(prod(self.groups), 1)
 
 
 @dataclass(frozen=True)
@@ -111,21 +118,26 @@ def _asked(fed: Fed, sizes: Mapping[str, int], every: Sequence[int]) -> Shares:
     end = size if high is None else least(high, size)
     steps = most(ceil_div(end - first, step), 0)
     positions = choice(steps > 0, least(first + steps * step, size) - first, 0)
-    border = positions - _tested_nowhere(fed, size, places, first, first + positions)
-    return Shares(tuple(groups), lengths, positions, border, steps)
+    stop = first + positions
+    begin, end = _tested_nowhere(fed, size, places, first, stop)
+    has_whole = end > begin
+    apart = (begin > first) + 1 + (end < stop)
+    loops = choice(has_whole, apart, 1) * (positions > 0)
+    return Shares(tuple(groups), lengths, positions, positions - most(end - begin, 0), steps, loops)
 
 
-def _tested_nowhere(fed: Fed, size: int, places: Places, first: Amount, end: Amount) -> Amount:
-    """The positions, of those from `first` to `end`, in pieces in which the conditions hold."""
+def _tested_nowhere(fed: Fed, size: int, places: Places, first: Amount, end: Amount) -> tuple[Amount, Amount]:
+    """Of the positions from `first` to `end`: where the pieces begin and end in which the conditions hold."""
+    nowhere = first, first
     if fed.every is None:
-        return 0
+        return nowhere
     step = fed.stream.size
     low, high = (limit(places) for limit in fed.every)
     if low is None or high is None:
-        return 0
+        return nowhere
     start = most(ceil_div(most(low, 0), step) * step, first)
     stop = choice(high >= size, size, most(high, 0) // step * step)
-    return most(least(stop, end) - start, 0)
+    return start, least(stop, end)
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,9 @@ class FedPieces(Pieces):
 
     def mean(self, sizes: Mapping[str, int]) -> float:
         return self.fed.shares(sizes).mean_steps
+
+    def mean_loops(self, sizes: Mapping[str, int]) -> float:
+        return self.fed.shares(sizes).mean_loops
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ class Pieces:
         """How many a group has, on average: all, but of a stream that conditions limit."""
         return self.count(sizes)
 
+    def mean_loops(self, sizes: Mapping[str, int]) -> Amount:
+        """How many loops of a group follow another, on average: none, but of a stream that conditions limit."""
+        return 0
+
     def __str__(self) -> str:
         return self.axis if self.size == 1 else f"ceil({self.axis}/{self.size})"
 

@@ -16,7 +16,7 @@ from math import inf, prod
 import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
-from treadle.compiler.cost.between import Piece, exposed, mean_steps, waits_for_tiles
+from treadle.compiler.cost.between import Piece, exposed, mean_drains, mean_steps, waits_for_tiles
 from treadle.compiler.cost.clusters import L2_PORT, Shape, bytes_spared, cluster_of, shapes_of
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
@@ -103,7 +103,7 @@ class _Round:
     idle: Amount = 0
     """Of what warpgroups wait, the part that all of a block wait for at a time: tiles that have one place."""
     exposed: Amount = 0
-    """Of a piece, what does not hide behind another one."""
+    """Of a piece, what does not hide behind another one, nor within it one loop behind another."""
 
     def clocks(self, warps: Amount) -> Amount:
         """A round of so many warps on one quarter: warps meet by chance, by mean value analysis."""
@@ -153,6 +153,10 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     spared = bytes_spared(plan, sizes, cluster)
     clocks["loads"] -= spared / most(blocks, 1) / L2_PORT
     round_ = _round(plan, machine, sizes, clocks, needs)
+    drained: Amount = 0
+    if made is not None and not made.loops_carry:  # other blocks of an SM hide it
+        drained = choice(resident == 1, mean_drains(plan, sizes) * round_.piece.drained(), 0)
+        round_ = replace(round_, exposed=drained)
 
     def beside(count: Amount, round_: _Round = round_) -> tuple[Amount, Amount]:
         """So many blocks on one SM, and the same when a launch begins."""
@@ -173,9 +177,9 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     if np.any(turns):
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
         overlaps = made is None or made.pieces_overlap
-        following = replace(round_, fill=0, exposed=exposed(round_.piece, overlaps))
+        following = replace(round_, fill=0, exposed=drained + exposed(round_.piece, overlaps))
         filled = following.clocks(warps) + waits_for_tiles(plan, machine, round_.piece, overlaps)
-        _, first = beside(1, replace(round_, exposed=round_.piece.alone()))
+        _, first = beside(1, replace(round_, exposed=drained + round_.piece.alone()))
         in_turns = clocks_in_turns(first, filled, blocks, machine)
         # Where an SM holds one block, the next begins when it has ended.
         begun = clocks_in_turns(first, first, blocks, machine)

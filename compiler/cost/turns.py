@@ -89,6 +89,8 @@ class Made:
     """Of uneven pieces, how many times its even share the processor has that has most; None for what orders leave."""
     pieces_overlap: bool = True
     """Whether one piece begins while another ends (`cost/between.py`)."""
+    loops_carry: bool = True
+    """Whether the last product of a loop runs beside the first of the next (`cost/between.py`)."""
 
 
 def uneven_share(

@@ -145,7 +145,7 @@ class Carried:
         for number, part in enumerate(self.parts):
             mains.append(part.loop(target, self._start(target, number), carried))
             carried = list(mains[-1].results)
-        states = carried[:-1]
+        states: list[SSAValue] = list(carried[:-1])
         states[self.chain[-1].position] = self.parts[-1].last(target, mains[-1])
         return states
 
