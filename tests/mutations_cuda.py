@@ -232,10 +232,10 @@ MUTATIONS: dict[str, Mutation] = {
         "arith.SelectOp(has_begun.result, loop.lb, second.result)",
         "arith.SelectOp(has_begun.result, second.result, second.result)",
     ),
-    "carry: the states of the first loop alone": (
+    "carry: the last product of the first loop": (
         "passes/loops/carry",
-        "self._start(target, number), carried)",
-        "self._start(target, number), states if number else carried)",
+        "self.parts[-1].last(target, mains[-1])",
+        "self.parts[0].last(target, mains[-1])",
     ),
     "delay: waits for both": ("passes/loops/delay", "clone.pending.data + 1", "clone.pending.data + 2"),
     "running on: a turn gives back what it reads itself": (
