@@ -240,6 +240,14 @@ def test_rows_of_a_tile(width: int, bytes: int) -> None:
         assert len({places[i, j] // chunk % 8 for i in range(first, first + 8)}) == 8
 
 
+@pytest.mark.parametrize(
+    ("extents", "is_swizzled"), [((256,), False), ((1, 64), False), ((4, 24), False), ((4, 64), True)]
+)
+def test_few_rows_need_no_swizzle(extents: tuple[int, ...], is_swizzled: bool) -> None:
+    """None of a line, and of rows that have not gone through all groups of banks: their XOR would be with 0."""
+    assert bool(rows_layout(extents, 4).swizzle_bits) == is_swizzled
+
+
 @pytest.mark.parametrize("extents", [(16, 24), (1, 16, 40), (4, 8, 64), (2, 3, 1, 128), (20,), (1, 1), ()])
 def test_printed_places_are_the_tiles(extents: tuple[int, ...]) -> None:
     for chunk in (4, 8):

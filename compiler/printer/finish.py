@@ -17,6 +17,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.printer.exchanges import repeated_modes
+from treadle.compiler.printer.finish_stores import leaving
 from treadle.compiler.printer.indices import Piece, outermost
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
@@ -52,7 +53,8 @@ def finishes_of(kernel: cuda.KernelOp, block: Block) -> dict[Operation, Finish]:
         limit, read = _limit(kernel, maps[0]), _registers([value for op in maps for value in op.inputs])
         if read + _registers([op.result for op in maps]) <= limit:
             continue
-        finish = _finish(maps) if read > limit or len(maps) > 1 else Finish(maps, (), None)
+        stores = tuple(leaving(maps))
+        finish = _finish(maps, stores) if read > limit or len(maps) > 1 or stores else Finish(maps, (), None)
         if finish.piece is None:  # each by itself
             found |= {op: Finish([op], (), None) for op in maps}
         else:
@@ -149,14 +151,15 @@ def _limit(kernel: cuda.KernelOp, op: Operation) -> int:
     return min(REGISTER_FILE // (kernel.threads.data * resident), MOST_REGISTERS)
 
 
-def _finish(maps: Sequence[MapOp]) -> Finish:
+def _finish(maps: Sequence[MapOp], stores: Sequence[tuple[Operation, ...]]) -> Finish:
     """What can be brought or left piece by piece, along the axis on which a thread has most."""
     layout = layout_of(maps[0].result.type)
     first = max(layout.register, key=lambda mode: mode.size)
     values = dict.fromkeys(value for op in maps for value in op.inputs)
     chains = [chain for value in values if (chain := _chain(value, maps))]
     if len(maps) > 1:
-        chains += [(op,) for op in _casts(maps)]
+        chains += [(op,) for op in _casts(maps) if not any(op in chain for chain in stores)]
+    chains += stores
     modes = {chain: _outer_modes(chain, first.axis) for chain in chains}
     whole = outermost(layout.register, first.axis)
     assert whole is not None
@@ -240,6 +243,8 @@ def _looped(op: Operation) -> Iterator[tuple[Mode, ...]]:
     """The register digits that the loops of a printed operation count."""
     if isinstance(op, cuda.ExchangeOp):
         yield (*repeated_modes(op), Mode("", 1, 0))
+    elif isinstance(op, cuda.StoreOp):
+        yield tuple(layout_of(op.value.type).register)
     else:
         yield tuple(layout_of(op.results[0].type).register)
 

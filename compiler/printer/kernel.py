@@ -25,6 +25,7 @@ from treadle.compiler.printer.selections import print_select, print_selected, pr
 from treadle.compiler.printer.shared import print_shared, print_stage
 from treadle.compiler.printer.tensor_stores import print_boxed_write, print_on_the_way_out
 from treadle.compiler.printer.tiles import TilePrinter
+from treadle.compiler.printer.unused import without_unused
 from treadle.compiler.printer.warpgroups import WarpgroupPrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
@@ -72,6 +73,7 @@ class KernelPrinter(KernelWriter):
         self.block(self.kernel.body.block)
         self.text.depth = 0
         self.text.line("}")
+        self.text.lines = without_unused(self.text.lines)
         for alignment in variants:
             self._entry(alignment, name, parameters)
         return "\n".join(self.text.lines) + "\n"
@@ -155,6 +157,8 @@ class KernelPrinter(KernelWriter):
                     self.over(op.result, op.inputs, op)
                 case cuda.LoadOp():
                     self.array_of(op.result)
+                case cuda.StoreOp():
+                    pass
                 case _:
                     self.declare(op.results[0])
         with self.names.scope():

@@ -50,14 +50,20 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
     in_boxes = f"{writer.call('in_boxes')}<{boxes.span.data}, {boxes.rows}, {bytes}>"
     with writer.names.scope():
         n = writer.names.fresh(f"{axes[1]}8")
-        row, column = "warp * 16 + lane % 16", f"{n} * 8 + lane / 16 * 8"
+        row, column = _of_turn(writer, "warp * 16 + lane % 16"), f"{n} * 8 + lane / 16 * 8"
         if turned:
-            row, column = f"{n} * 8 + lane / 16 * 8 + lane % 8", "warp * 16 + lane / 8 % 2 * 8"
+            row, column = f"{n} * 8 + lane / 16 * 8 + {_of_turn(writer, 'lane % 8')}", "warp * 16 + lane / 8 % 2 * 8"
         place = f"&{writer.values[op.destination]}[{in_boxes}({row}, {column})]"
         held = f"{writer.values[op.value]}[{add([str(part * count), n])}]"
         four = f"reinterpret_cast<const {c_type(op.value.type)}(&)[{MATRICES}][2]>({held})"
         writer.text.line(f"UNROLL for (int {n} = 0; {n} < {count}; {n} += 2)")
         writer.text.line(f"  {store}({place}, {four});")
+
+
+def _of_turn(writer: KernelWriter, text: str) -> str:
+    """What depends on the lane alone, as a number of the turn of a loop around: else the compiler makes the places of
+    all matrices before that loop, and they are alive beside the sums of all turns."""
+    return text if writer.loop is None else f"{writer.call('kept')}({text})"
 
 
 def _store(writer: KernelWriter, op: cuda.TensorStoreOp) -> None:

@@ -329,11 +329,13 @@ def rows_layout(extents: Sequence[int], chunk: int) -> RowsAttr:
 
     Rows follow each other without padding. If 2^v, at most 8, divides the chunks of a row, then eight rows begin in
     only 8 / 2^v groups of banks; an XOR of the lowest v bits of the chunk with the number of times that the rows have
-    gone through those groups parts them. See `docs/layouts.md`."""
+    gone through those groups parts them. So few rows that none has gone through them all have none: what is read of a
+    line lies constants apart. See `docs/layouts.md`."""
     row = next((extent for extent in reversed(extents) if extent != 1), 1)
     chunks = -(-row // chunk)
     bits = min((chunks & -chunks).bit_length() - 1, 3)
-    return RowsAttr(extents, chunks * chunk, (bits, 3 - bits) if bits else ())
+    is_parted = bits > 0 and prod(extents) // max(row, 1) > 1 << 3 - bits
+    return RowsAttr(extents, chunks * chunk, (bits, 3 - bits) if is_parted else ())
 
 
 # -- the layouts of instructions ------------------------------------------------------------------
