@@ -175,6 +175,8 @@ def _why_not(leaving: _Leaving, kernel: cuda.KernelOp, launch: cuda.LaunchOp) ->
     branch = launch.parent_op()
     if not isinstance(branch, scf.IfOp) or not isinstance(branch.cond.owner, cuda.MappableOp):
         return Reason("the launch asks whether arrays have tensor maps", "it does not ask")
+    if launch.parent is not branch.true_region.block:
+        return Reason("the launch asks whether arrays have tensor maps", "it runs where they have none")
     reason = _layout_problem(leaving) or _bound_problem(leaving, launch)
     if reason is not None:
         return reason

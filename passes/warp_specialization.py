@@ -6,29 +6,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp, i64
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.errors import InternalError
-from treadle.compiler.layouts.operations import widest
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import ALIGNED_BELOW, ALIGNED_FROM
-from treadle.dialects.cuda.tiles import WORD, format_bytes, is_line
+from treadle.dialects.cuda.kernel import WITHOUT_MAPS
+from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
 from treadle.passes.warps.fallback import stand_beside
-from treadle.passes.warps.laws import Reason, inward_copies, why_not
+from treadle.passes.warps.laws import Reason, why_not
 from treadle.passes.warps.specialise import Specialised, specialise
 
 SUFFIX, BY_LANES = "_specialised", "_by_lanes"
-LEAST_BYTES = WORD
-"""That rows are aligned to where lanes copy tiles: of fewer, each would load and store element by element."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,9 @@ class WarpSpecializationPass(ModulePass):
     gets a ring of stages, in which the producer acquires a turn, and a consumer awaits and releases it, so that the
     order of copies and uses is kept. The copies become tensor copies and the products those of warpgroups.
 
-    A new kernel is made beside the old one, since tensor maps take no array whose address or strides are not multiples
-    of 16 bytes: the launch asks, and takes the old kernel, now a `fallback`, for those. The pass declines, and says why
+    Tensor maps take no array whose address or strides are not multiples of 16 bytes. So two kernels are made, of which
+    the launch chooses: one with tensor maps, and one with the same roles, whose lanes copy. Where lanes cannot, the old
+    kernel stays beside the new one, as a `fallback`. The pass declines, and says why
     in the derivation, below sm_90, where a producer could not hand its registers to the consumers; for a kernel without
     a loop that copies, in which there is nothing to overlap; and where no tensor copy or product of a warpgroup fits.
 
@@ -98,10 +96,11 @@ class WarpSpecializationPass(ModulePass):
                 if not found.maps:  # whose copies take any array
                     Rewriter.erase_op(kernels[name])
                     continue
-                stand_beside(kernels[name])
-                if (by_lanes := beside[name]) is not None:
-                    Rewriter.insert_op(by_lanes.kernel, InsertPoint.before(kernels[name]))
-                    kernels[name].attributes[ALIGNED_BELOW] = IntegerAttr(LEAST_BYTES, i64)
+                if (by_lanes := beside[name]) is None:
+                    stand_beside(kernels[name])
+                    continue
+                Rewriter.insert_op(by_lanes.kernel, InsertPoint.before(kernels[name]))
+                Rewriter.erase_op(kernels[name])
 
 
 def _is_mapped(found: Specialised | Reason) -> bool:
@@ -109,12 +108,10 @@ def _is_mapped(found: Specialised | Reason) -> bool:
 
 
 def _by_lanes(kernel: cuda.KernelOp, machine: Machine) -> Specialised | None:
-    """The kernel with roles for arrays that have no tensor maps, but rows that are aligned to what a lane copies at
-    least; None if it cannot be."""
+    """The kernel with roles for arrays that have no tensor maps, whose lanes copy; None if it cannot be."""
     kernel = kernel.clone()
-    kernel.attributes[ALIGNED_FROM] = IntegerAttr(LEAST_BYTES, i64)
-    tiles = [copy for copy in inward_copies(kernel) if not is_line(copy.tile.type)]
-    if any(widest(copy) * format_bytes(copy.tile.type) < LEAST_BYTES for copy in tiles) or why_not(kernel) is not None:
+    kernel.attributes[WITHOUT_MAPS] = UnitAttr()
+    if why_not(kernel) is not None:
         return None
     made = specialise(kernel, f"{kernel.sym_name.data}{BY_LANES}", machine.limits.shared_per_block)
     if isinstance(made, Specialised) and (problems := ring_problems(made.kernel)):
@@ -141,10 +138,8 @@ def _step(name: str, found: Specialised | Reason, beside: Specialised | None) ->
     reason = found.summary
     elsewhere = f"@{name} runs instead, and copies by cp.async"
     if beside is not None:
-        elsewhere = (
-            f"@{beside.kernel.sym_name.data}, whose lanes copy by cp.async, or where of {LEAST_BYTES}, @{name} runs "
-            "instead"
-        )
+        lanes = f"whose lanes copy, rows that are aligned to less than {WORD} element by element"
+        elsewhere = f"@{beside.kernel.sym_name.data} runs instead, {lanes}"
     if found.maps:
         reason += f"; where an array has an address or a stride that is no multiple of 16 bytes, {elsewhere}"
     return StepAttr(
@@ -153,41 +148,22 @@ def _step(name: str, found: Specialised | Reason, beside: Specialised | None) ->
 
 
 def _launch_either(launch: cuda.LaunchOp, found: Specialised, beside: Specialised | None) -> None:
-    """Launch the kernel with roles if its arrays have tensor maps, else the one without."""
+    """Launch the kernel with tensor maps if its arrays have them, else the one whose lanes copy, or without roles."""
     arguments = list(launch.arguments)
     if not found.maps:
         return Rewriter.replace_op(launch, list(_launch_with_maps(launch, found, arguments)), [])
     buffers = list(dict.fromkeys(arguments[i] for i, _ in found.maps))
     mappable = cuda.MappableOp(buffers, dict(type.multiple for _, type in found.maps if type.multiple is not None))
     mappable.result.name_hint = "mappable"
+    without = [launch.clone()] if beside is None else _launch_with_maps(launch, beside, arguments)
     branch = scf.IfOp(
         mappable.result,
         [],
         Region(Block([*_launch_with_maps(launch, found, arguments), scf.YieldOp()])),
-        Region(Block([*_launch_without_maps(launch, beside, arguments), scf.YieldOp()])),
+        Region(Block([*without, scf.YieldOp()])),
     )
     branch.location = launch.location
     Rewriter.replace_op(launch, [mappable, branch], [])
-
-
-def _launch_without_maps(
-    launch: cuda.LaunchOp, beside: Specialised | None, arguments: list[SSAValue]
-) -> Iterator[Operation]:
-    """Launch the kernel whose lanes copy if rows are aligned to what they copy at least, else the one without roles."""
-    if beside is None:
-        yield launch.clone()
-        return
-    least = arith.ConstantOp.from_int_and_width(LEAST_BYTES, IndexType())
-    aligned = arith.CmpiOp(launch.alignment, least.result, "sge")
-    aligned.result.name_hint = "by_vectors"
-    branch = scf.IfOp(
-        aligned.result,
-        [],
-        Region(Block([*_launch_with_maps(launch, beside, arguments), scf.YieldOp()])),
-        Region(Block([launch.clone(), scf.YieldOp()])),
-    )
-    branch.location = launch.location
-    yield from (least, aligned, branch)
 
 
 def _launch_with_maps(launch: cuda.LaunchOp, found: Specialised, arguments: list[SSAValue]) -> Iterator[Operation]:

@@ -3,76 +3,23 @@ lie where data say, the lanes of a warp first load the entries of its rows, each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
-from xdsl.ir import SSAValue
-
-from treadle.compiler.printer.dealt import Tests
-from treadle.compiler.printer.indices import add, strided
+from treadle.compiler.printer.indices import strided
+from treadle.compiler.printer.lane_walk import Addresses, Walk, along_row, valid_at
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.scattered import Scattered, axes_asked
+from treadle.compiler.printer.stored_copies import StoredCopyPrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
-from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.accesses import WIDEST_VECTOR
 from treadle.dialects.cuda.layout import LANES
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed
-from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
+from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes, is_boxed
+from treadle.dialects.diagram.array import axes_of, sizes_of
 from treadle.dialects.diagram.condition import Entry
 
 AT_ONCE = 4
 """Copies of 16 bytes whose addresses a lane makes together. Narrower ones take more of its registers (ptxas 13.0)."""
-
-
-class Addresses(Tests, Protocol):
-    """What this needs of the printer of accesses."""
-
-    def offset(self, op: cuda.PlacedAccess, axis: str) -> SSAValue: ...
-    def position(self, op: cuda.PlacedAccess, axis: str, indices: Mapping[str, str]) -> str: ...
-    def where(self, op: GlobalAccess, indices: dict[str, str]) -> str: ...
-    def tests(self, op: GlobalAccess, indices: Mapping[str, str], axes: Container[str]) -> list[str]: ...
-
-
-@dataclass(frozen=True)
-class Walk:
-    """The names of how a lane goes over a tile: from its first row, and its place in the rows of a box, down and along
-    the row."""
-
-    boxes: BoxesAttr
-    row: str
-    column: str
-    first: str
-    place: str
-    step: str
-    """Rows that all lanes copy at once; then those of a warp."""
-    of_warp: str
-    at_once: str
-    """Turns of a lane that are one stretch of code."""
-    down: str
-    along: str
-
-    @property
-    def own(self) -> dict[str, str]:
-        """Where a lane begins."""
-        return {self.row: self.first, self.column: self.place}
-
-    def at(self, behind: str = "") -> dict[str, str]:
-        """Where it has come, and so far along the row."""
-        return {self.row: f"{self.first} + {self.down}", self.column: add([self.place, behind or "0"])}
-
-    @property
-    def behind(self) -> str:
-        """How far it is along the row, within the loop over boxes."""
-        return self.along if self.boxes.count > 1 else ""
-
-    def down_from(self, begin: str = "0", end: str = "") -> str:
-        """The loop over a lane's rows."""
-        below = f"{self.down} < {self.boxes.rows}"
-        tests = below if not end else f"{self.down} < {end} && {below}"
-        return f"unroll_by({self.at_once}) for (int {self.down} = {begin}; {tests}; {self.down} += {self.step})"
 
 
 class BoxedCopyPrinter:
@@ -104,7 +51,11 @@ class BoxedCopyPrinter:
         walk = Walk(boxes, row, column, *map(fresh, (f"{row}_i", f"{column}_i", *others)))
         at_once = f"{kernel.threads} * width / {span}"
         kernel.text.line(f"constexpr int {walk.step} = {at_once};  // rows that lanes copy at once")
-        places = f"{walk.first} = thread * width / {span}, {walk.place} = thread * width % {span}"
+        own = "thread"
+        if self._has_elements(op):  # its places are found where they are used: lanes have few registers
+            own = fresh("own")
+            kernel.text.line(f"const int {own} = ALIGNED < {WORD} ? {kernel.call('kept')}(thread) : thread;")
+        places = f"{walk.first} = {own} * width / {span}, {walk.place} = {own} * width % {span}"
         kernel.text.line(f"const int {places};")
         few = f"width * {format_bytes(op.tile.type)} < {WIDEST_VECTOR}"
         kernel.call("unroll_by")
@@ -116,12 +67,28 @@ class BoxedCopyPrinter:
     def _in_order(self, op: cuda.CopyOp, walk: Walk) -> None:
         text, pointer = self.kernel.text, self.kernel.names.fresh("there")
         text.line(f"const {c_type(op.buffer.type)}* {pointer} = {self.accesses.where(op, walk.own)};")
-        axes, shape = axes_of(op.tile.type), shape_of(op.tile.type)
+        if not self._has_elements(op):
+            return self._by_vectors(op, walk, pointer)
+        with self.kernel.names.scope(), text.block(f"if constexpr (ALIGNED < {WORD})", "} else {"):
+            StoredCopyPrinter(self.kernel, self.accesses).copy(op, walk, pointer)
+        text.depth += 1
+        self._by_vectors(op, walk, pointer)
+        text.depth -= 1
+        text.line("}")
+
+    def _has_elements(self, op: cuda.CopyOp) -> bool:
+        """Whether some variant of the kernel loads what is narrower than `cp.async` copies, of rows in order."""
+        return op.place is None and any(each < WORD for each in cuda.alignments(self.kernel.kernel))
+
+    def _by_vectors(self, op: cuda.CopyOp, walk: Walk, pointer: str) -> None:
+        text = self.kernel.text
         with text.block(walk.down_from()):
-            with self._boxes(walk):
-                valid = self.accesses.valid(op, axes, shape, shape, walk.at(walk.behind))
-                self._vector(op, walk, pointer, valid or "true")
-            text.line(f"{pointer} += {strided(walk.step, self.kernel.strides[op.buffer][walk.row])};")
+            if at_quotients := walk.row in op.divisors:
+                text.line(f"{pointer} = {self.accesses.where(op, walk.at())};")
+            with walk.over_boxes(self.kernel.text):
+                self._vector(op, walk, pointer, valid_at(self.accesses, op, walk.at(walk.behind)))
+            if not at_quotients:
+                text.line(f"{pointer} += {strided(walk.step, self.kernel.strides[op.buffer][walk.row])};")
 
     # -- rows that lie where data say ----------------------------------------------------------------
 
@@ -178,28 +145,15 @@ class BoxedCopyPrinter:
         pointer, valid = self.kernel.names.fresh("there"), self.kernel.names.fresh("is_there")
         text.line(f"const {c_type(op.buffer.type)}* const {pointer} = {found.where(together=False)};")
         text.line(f"const bool {valid} = {' && '.join(found.tests) or 'true'};")
-        with self._boxes(walk):
+        with walk.over_boxes(self.kernel.text):
             here = walk.at(walk.behind)
             self._vector(op, walk, pointer, " && ".join([valid, *self.accesses.tests(op, here, {walk.column})]))
 
     # -- what both share -----------------------------------------------------------------------------
 
-    @contextmanager
-    def _boxes(self, walk: Walk) -> Generator[None]:
-        """The loop over the boxes that a row goes through."""
-        text, span = self.kernel.text, walk.boxes.span.data
-        if walk.behind:
-            extent = span * walk.boxes.count
-            head = f"for (int {walk.along} = 0; {walk.along} < {extent}; {walk.along} += {span})"
-            text.line(f"unroll_by({walk.at_once}) {head}")
-        text.depth += bool(walk.behind)
-        yield
-        text.depth -= bool(walk.behind)
-
     def _vector(self, op: cuda.CopyOp, walk: Walk, pointer: str, valid: str) -> None:
         kernel, boxes = self.kernel, walk.boxes
-        stride = kernel.strides[op.buffer][axes_of(op.buffer.type)[-1]]
-        far = add([pointer, *([strided(walk.behind, stride)] if walk.behind else [])])
+        far = along_row(self.kernel, op, walk, pointer)
         given = f"{walk.first}, {walk.place}, {walk.down}, {walk.behind or '0'}"
         places = f"{boxes.span.data}, {boxes.rows}, {format_bytes(op.tile.type)}, {walk.step}"
         near = f"&{kernel.values[op.tile]}[{kernel.call('in_boxes_down')}<{places}>({given})]"

@@ -41,6 +41,14 @@ NEVER = str(2**31 - 1)
 THREAD = re.compile(r"\bthread\b")
 
 
+def _copy_before(op: cuda.ArriveOp) -> cuda.CopyOp | None:
+    """What lanes have copied when they arrive: numbers of the turn may stand between."""
+    before = op.prev_op
+    while before is not None and not isinstance(before, cuda.CopyOp):
+        before = before.prev_op
+    return before
+
+
 class WarpgroupPrinter:
     """Prints the operations of one kernel's roles."""
 
@@ -206,9 +214,9 @@ class WarpgroupPrinter:
 
     def arrive(self, op: cuda.ArriveOp) -> None:
         writer, (stage, _) = self.writer, self._place(op.ring, op.turn)
-        barrier, copy = f"(&{writer.values[op.ring]}[{stage}]);", op.prev_op
+        barrier, copy = f"(&{writer.values[op.ring]}[{stage}]);", _copy_before(op)
         behind = f"{writer.call('copy_async_arrive')}{barrier}"
-        if not isinstance(copy, cuda.CopyOp) or format_bytes(copy.tile.type) >= WORD:
+        if copy is None or format_bytes(copy.tile.type) >= WORD:
             return writer.text.line(behind)
         if is_line(copy.tile.type):
             return writer.text.line(f"{writer.call('mbarrier_arrive')}{barrier}  // what is narrower was stored")

@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
     IntAttr,
-    IntegerAttr,
     IntegerType,
     MemRefType,
     StringAttr,
@@ -237,9 +236,9 @@ ANY_STRIDES = 0
 strides, element by element."""
 
 
-ALIGNED_FROM, ALIGNED_BELOW = "aligned_from", "aligned_below"
-"""Attributes of a kernel beside which others stand: rows aligned to fewer bytes than `aligned_from`, or to so many as
-`aligned_below`, others of them take, so that it has no variant for these."""
+WITHOUT_MAPS = "without_maps"
+"""An attribute of a kernel that runs where another cannot, because its tensor maps do not take the arrays: lanes copy
+all that those would bring."""
 
 BY_PIECE = "a_block_for_each_piece"
 """An attribute of a kernel, also at hierarchy level, whose pieces take less time in blocks of their own, several on an
@@ -272,25 +271,17 @@ class GridSizeOp(IRDLOperation):
 def alignments(kernel: KernelOp) -> tuple[int, ...]:
     """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector that an access
     may take; for copies by the widest vectors, one where rows begin with a sector, and for what goes through shared
-    memory elsewhere, one where it need not; and last `ANY_STRIDES`. A fallback has none for whole sectors: tensor maps
-    take those rows. Of kernels that stand beside each other, each has some of them."""
+    memory elsewhere, one where it need not; and last `ANY_STRIDES`. What stands beside a kernel with tensor maps has
+    none for whole sectors: those rows the maps take."""
     accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
     found = {width * format_bytes(op.buffer_type) for op in accesses for width in op.width_list if width > 1}
     needless = {op.staged.below.data for op in accesses if op.staged is not None and found}
     found |= {below for below in needless if below <= WHOLE_SECTORS}
     if any(isinstance(op, CopyOp) and op.has_widest_vectors for op in accesses):
         found.add(WHOLE_SECTORS)
-    if kernel.fallback is not None or ALIGNED_FROM in kernel.attributes:
+    if kernel.fallback is not None or WITHOUT_MAPS in kernel.attributes:
         found.discard(WHOLE_SECTORS)
-    least, below = (_bytes(kernel, name) for name in (ALIGNED_FROM, ALIGNED_BELOW))
-    every = (*sorted(found, reverse=True), ANY_STRIDES)
-    return tuple(each for each in every if (least or 0) <= each and (below is None or each < below))
-
-
-def _bytes(kernel: KernelOp, name: str) -> int | None:
-    """What an attribute of a kernel says, if it has it."""
-    found = kernel.attributes.get(name)
-    return found.value.data if isinstance(found, IntegerAttr) else None
+    return (*sorted(found, reverse=True), ANY_STRIDES)
 
 
 def shared_bytes(kernel: KernelOp, alignment: int) -> int:
@@ -301,10 +292,9 @@ def shared_bytes(kernel: KernelOp, alignment: int) -> int:
 
 
 def variant_name(kernel: KernelOp, alignment: int) -> str:
-    """The C function of a kernel's variant for rows aligned to so many bytes; the widest has the kernel's own name, if
-    no other kernel has wider ones."""
-    name, is_rest = kernel.sym_name.data, ALIGNED_BELOW in kernel.attributes
-    if alignment == alignments(kernel)[0] and not is_rest:
+    """The C function of a kernel's variant for rows aligned to so many bytes; the widest has the kernel's own name."""
+    name = kernel.sym_name.data
+    if alignment == alignments(kernel)[0]:
         return name
     return f"{name}_strided" if alignment == ANY_STRIDES else f"{name}_aligned_{alignment}"
 

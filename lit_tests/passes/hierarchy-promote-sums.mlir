@@ -38,8 +38,8 @@
 // CUDA-NEXT:    cuda.release
 // CUDA-NEXT:    cuda.release
 // CUDA-NEXT:    scf.yield %c_new
-// CUDA-LABEL: cuda.kernel @fine_kernel
-// CUDA:       %c_new = cuda.product %a_shared, %b_shared into %c_so_far_1 over [k] promote 128 using m16n8k32
+// CUDA-LABEL: cuda.kernel @fine_kernel_by_lanes
+// CUDA:       %c_new = cuda.promoted_product %a_now, %b_now into %c_so_far_1 over [k] promote 128 :
 
 // OFF-NOT: promote =
 // OFF-NOT: #hierarchy.step

@@ -92,10 +92,9 @@ func.func @host(%X: !X, %n: index) {
 // HOPPER-NEXT: } {turns}
 // HOPPER: cuda.store %sum into %C[%zero, %zero] :
 
-// Beside it one for arrays that have no tensor maps, whose lanes copy; and the old one, for rows that are aligned to less
-// than a lane copies.
+// Instead of the old one stands another beside it, for arrays that have no tensor maps, whose lanes copy.
 
-// HOPPER: cuda.kernel @product_by_lanes (%A: {{.*}}, %B: {{.*}}, %C: {{.*}}, %k: index) threads 256 shared 49280 attributes {aligned_from = 4 : i64} {
+// HOPPER: cuda.kernel @product_by_lanes (%A: {{.*}}, %B: {{.*}}, %C: {{.*}}, %k: index) threads 256 shared 49280 attributes {without_maps} {
 // HOPPER-NEXT: %A_shared = cuda.shared at 0 stages 4 : memref<64x64xf16, {{.*}} layout = #cuda.boxes<extents = [64, 64], span = 64>>>
 // HOPPER: %A_ring = cuda.ring at 49152 consumers 1 filled by lanes : !cuda.ring<4>
 // HOPPER: cuda.roles registers 0, 0 producer warps 4 {
@@ -108,7 +107,7 @@ func.func @host(%X: !X, %n: index) {
 // HOPPER: cuda.await %A_ring[%turn_1] fenced : !cuda.ring<4>
 // HOPPER: cuda.await %B_ring[%turn_1] fenced : !cuda.ring<4>
 // HOPPER: cuda.warpgroup_product %A_now, %B_now into %so_far over [k] :
-// HOPPER: cuda.kernel @product (%A: {{.*}}, %B: {{.*}}, %C: {{.*}}, %k: index) threads 128 shared 12288 fallback attributes {aligned_below = 4 : i64} {
+// HOPPER-NOT: cuda.kernel @product (
 cuda.kernel @product (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 12288 {
   %A_shared = cuda.shared at 0 : !As
   %B_shared = cuda.shared at 8192 : !Bs
@@ -127,19 +126,14 @@ cuda.kernel @product (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 1228
 }
 
 // HOPPER: func.func @multiply
-// HOPPER-SAME: #hierarchy.step<"warp-specialization", "@product", "a ring for each tile keeps the order of copies and uses", "1 producer and 1 consumer warpgroup; stages: 4 of %A_shared, 4 of %B_shared; where an array has an address or a stride that is no multiple of 16 bytes, @product_by_lanes, whose lanes copy by cp.async, or where of 4, @product runs instead">
+// HOPPER-SAME: #hierarchy.step<"warp-specialization", "@product", "a ring for each tile keeps the order of copies and uses", "1 producer and 1 consumer warpgroup; stages: 4 of %A_shared, 4 of %B_shared; where an array has an address or a stride that is no multiple of 16 bytes, @product_by_lanes runs instead, whose lanes copy, rows that are aligned to less than 4 element by element">
 // HOPPER: %mappable = cuda.mappable %A, %B :
 // HOPPER-NEXT: scf.if %mappable {
 // HOPPER-NEXT: %A_map = cuda.tensor_map %A :
 // HOPPER-NEXT: %B_map = cuda.tensor_map %B :
 // HOPPER-NEXT: cuda.launch @product_specialised grid %k aligned %aligned(%C, %k, %A_map, %B_map) :
 // HOPPER-NEXT: } else {
-// HOPPER-NEXT: %[[LEAST:.*]] = arith.constant 4 : index
-// HOPPER-NEXT: %by_vectors = arith.cmpi sge, %aligned, %[[LEAST]] : index
-// HOPPER-NEXT: scf.if %by_vectors {
 // HOPPER-NEXT: cuda.launch @product_by_lanes grid %k aligned %aligned(%A, %B, %C, %k) :
-// HOPPER-NEXT: } else {
-// HOPPER-NEXT: cuda.launch @product grid %k aligned %aligned(%A, %B, %C, %k) :
 func.func @multiply(%A: !A, %B: !B, %C: !C, %k: index) {
   %aligned = cuda.alignment %A, %B, %C : !A, !B, !C
   cuda.launch @product grid %k aligned %aligned (%A, %B, %C, %k) : !A, !B, !C, index
@@ -161,7 +155,8 @@ func.func @multiply(%A: !A, %B: !B, %C: !C, %k: index) {
 // HOPPER: %z = diagram.fill 0 : i32 ->
 // HOPPER: %new = cuda.warpgroup_product %X_now, %W_now into %so_far over [k] : memref<64x64xi8, {{.*}}>, memref<32x64xi8, {{.*}}> -> tensor<64x32xi32,
 // HOPPER-NEXT: %new_1 = cuda.warpgroup_wait %new pending 0 :
-// HOPPER: cuda.kernel @integers (%X: {{.*}}, %W: {{.*}}, %Z: {{.*}}, %k: index) threads 128 shared 6144 fallback attributes {aligned_below = 4 : i64} {
+// HOPPER: cuda.kernel @integers_by_lanes (%X: {{.*}}, %W: {{.*}}, %Z: {{.*}}, %k: index) threads 256 shared {{[0-9]+}} attributes {without_maps} {
+// HOPPER-NOT: cuda.kernel @integers (
 cuda.kernel @integers (%X: !Xi, %W: !Wi, %Z: !Zi, %k: index) threads 128 shared 6144 {
   %X_shared = cuda.shared at 0 : !Xs
   %W_shared = cuda.shared at 4096 : !Ws

@@ -13,7 +13,7 @@ from treadle.compiler.layouts.operations import has_rows
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
-from treadle.dialects.cuda.kernel import ALIGNED_FROM
+from treadle.dialects.cuda.kernel import WITHOUT_MAPS
 from treadle.dialects.cuda.layout import Mode, is_interleaved, spelled
 from treadle.dialects.cuda.multiples import constant_of, is_multiple
 from treadle.dialects.cuda.roles import WARPGROUP
@@ -127,8 +127,8 @@ def why_not_by_lanes(copy: cuda.CopyOp) -> Reason | None:
         return None
     beside = next(each for each in map(why_no_map, _copies_of(copy.tile)) if each is not None)
     law, name = "lanes copy rows of neighbours, in their order", f"%{copy.buffer.name_hint}"
-    if copy.divisors:
-        return Reason(law, f"{name} is read at quotients; nor a tensor copy: {beside.fact}")
+    if axes_of(copy.tile.type)[-1] in copy.divisors:
+        return Reason(law, f"{name} is read at quotients along its rows; nor a tensor copy: {beside.fact}")
     if copy.place is not None and not has_rows(copy):
         return Reason(law, f"{name}, read at {copy.place.text.data}, has none; nor a tensor copy: {beside.fact}")
     if any(orders_of(copy.tile)):
@@ -151,7 +151,7 @@ def why_no_map(copy: cuda.CopyOp) -> Reason | None:
 def _map_problem(copy: cuda.CopyOp) -> Reason | None:
     law = "a producer's copies are described by tensor maps"
     kernel = copy.tile.owner.parent_op() if isinstance(copy.tile.owner, cuda.SharedOp) else None
-    if kernel is not None and ALIGNED_FROM in kernel.attributes:
+    if kernel is not None and WITHOUT_MAPS in kernel.attributes:
         return Reason(law, "arrays that have no tensor map")
     name, sizes = f"%{copy.buffer.name_hint}", sizes_of(copy.tile.type)
     rows = next(size for size in sizes.values() if size != 1)
