@@ -34,12 +34,12 @@ def attention(width: int, example: str = "attention") -> Road:
 
 def odd(array: Any) -> Any:
     """Rows that are one element further apart: every other one begins between words."""
-    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, 1)])[..., :-1] if isinstance(array, np.ndarray) else array
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, 1)])[..., :-1] if np.ndim(array) else array
 
 
 def strided(array: Any) -> Any:
     """Every second element of a row."""
-    return np.repeat(array, 2, axis=-1)[..., ::2] if isinstance(array, np.ndarray) else array
+    return np.repeat(array, 2, axis=-1)[..., ::2] if np.ndim(array) else array
 
 
 @needs_compiler
