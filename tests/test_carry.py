@@ -146,7 +146,7 @@ FAULTS = {
     "a loop begins with its second turn": (r"has_begun \? 0 : second(_2)?", r"second\1"),
     "a loop repeats the first turn": (r"has_begun \? 0 : second(_2)?", "0"),
     "the first turn is that of another loop": (r"(begins_here = 0 <) turns", r"\1= turns"),
-    "the last product is one too early": (r"(last_turn = 0 \+ \(+turns_\d+ - )0", r"\g<1>1"),
+    "the last product is one too early": (r"(last_turn = turns_\d+ - )1", r"\g<1>2"),
     "the product of this turn": (r"turn_before = (turn_?\d*) - 1\b", r"turn_before = \1"),
     "only a stream of the first loop has turns": (r"has_turns = 0 < turns_\d+", "has_turns = 0 < turns"),
 }

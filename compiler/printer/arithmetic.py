@@ -25,6 +25,8 @@ PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 def print_binary(writer: KernelWriter, op: Operation) -> None:
     left, right = (writer.values[operand] for operand in op.operands)
+    if (told := plain(INDEX_OPERATORS[op.name], left, right)) is not None:
+        return define_index(writer, op, told)
     if op.name == "arith.remui" and right.isdigit() and int(right).bit_count() == 1 and int(right) <= 1 << 31:
         left = f"uint32_t({bare(left)})"  # whose lowest bits are all that counts
     if NARROW in op.attributes:
@@ -32,6 +34,23 @@ def print_binary(writer: KernelWriter, op: Operation) -> None:
     text = f"({left} {INDEX_OPERATORS[op.name]} {right})"
     # What is made of a number of 32 bits may take more.
     define_index(writer, op, f"int64_t{text}" if NARROW in op.attributes and _is_inlined(op.results[0]) else text)
+
+
+def plain(operator: str, left: str, right: str) -> str | None:
+    """What is plain to a reader, without the arithmetic: passes write `0 + x * 1`. None for anything else."""
+    if operator in NEUTRAL_RIGHT.get(right, ""):
+        return left
+    if operator in NEUTRAL_LEFT.get(left, ""):
+        return right
+    if (left == "0" and operator in "*/%") or (right, operator) in (("0", "*"), ("1", "%")):
+        return "0"
+    if left.isdigit() and right.isdigit() and operator in "+*":
+        return str(int(left) + int(right) if operator == "+" else int(left) * int(right))
+    return None
+
+
+NEUTRAL_RIGHT = {"0": "+-|", "1": "*/"}
+NEUTRAL_LEFT = {"0": "+|", "1": "*"}
 
 
 def _is_inlined(result: SSAValue) -> bool:
@@ -56,6 +75,8 @@ def print_constant(writer: KernelWriter, op: arith.ConstantOp) -> None:
 
 def print_ceiling_division(writer: KernelWriter, op: arith.CeilDivUIOp) -> None:
     left, right = (writer.values[operand] for operand in op.operands)
+    if (told := plain("/", left, right)) is not None:
+        return define_index(writer, op, told)
     above = str(int(right) - 1) if right.isdigit() else f"{right} - 1"
     define_index(writer, op, f"(({left} + {above}) / {right})")
 

@@ -71,9 +71,17 @@ __device__ __forceinline__ T load_global(const T* p AND_LINE) {
 template <class T>
 __device__ __forceinline__ T load_global_if(const T* p, bool valid AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  Word<T> word{};
-  if (valid) word = *reinterpret_cast<const Word<T>*>(p);
-  return same_bits<T>(word);
+  if constexpr (sizeof(T) < 4) {
+    // A whole register: of half of one the other half would be alive from the beginning of the kernel.
+    uint32_t wide = 0;
+    if (valid) wide = *reinterpret_cast<const Word<T>*>(p);
+    asm("" : "+r"(wide));
+    return same_bits<T>(static_cast<Word<T>>(wide));
+  } else {
+    Word<T> word{};
+    if (valid) word = *reinterpret_cast<const Word<T>*>(p);
+    return same_bits<T>(word);
+  }
 #else
   return emu::load_global_if(p, valid, line);
 #endif
