@@ -8,7 +8,7 @@ from functools import cached_property
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import KernelOp
@@ -60,6 +60,15 @@ def part_of_kernel(kernel: KernelOp) -> Part:
 def is_free(op: Operation) -> bool:
     """Whether an operation costs nothing and is repeated in every kernel that uses it."""
     return isinstance(op, ExtentOp | FillOp | IndexOp)
+
+
+def views_of(values: Iterable[SSAValue]) -> list[ReadOp]:
+    """The reads that some values are, and those that these are of, in their order."""
+    found: dict[ReadOp, None] = {}
+    for value in values:
+        if isinstance(read := value.owner, ReadOp):
+            found |= dict.fromkeys((*views_of(read.operands), read))
+    return list(found)
 
 
 def _in_order(members: set[Operation]) -> tuple[Operation, ...]:

@@ -7,7 +7,7 @@ the name of an axis and none is expected, there is no structure: nothing else is
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -23,13 +23,14 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StringAttr,
 )
-from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, ParametrizedAttribute, SSAValue
 
 from treadle.dialects.diagram.array import DYNAMIC, ArrayEncoding, SizesAttr, is_array, sizes_of
 from treadle.dialects.diagram.condition import ConditionAttr
 from treadle.dialects.diagram.place import PlaceAttr
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import PartitionAttr
+from treadle.dialects.hierarchy.schedule import PartitionAttr, ScheduleAttr
+from treadle.passes._parts import is_free, part_of, views_of
 
 Structure: TypeAlias = Hashable
 """Equal where the structure is the same."""
@@ -67,6 +68,41 @@ def structure_of(
         return None
     sizes = tuple((number, stated.get(axis)) for axis, number in found.axes.items() if found.is_open(axis))
     return tuple(around.items()), whole, sizes, tuple(found.axes[axis] for axis in asked)
+
+
+def structure_as_called(kernel: KernelOp, schedule: ScheduleAttr, stated: Mapping[str, int]) -> Structure:
+    """The structure of a kernel with this schedule, with the views that it is given, the names of its axes and the
+    `stated` sizes of those that are known only at launch: all that sizes are chosen by but the machine, and all that is
+    told of them."""
+    found = _Structure()
+    views = tuple((found.operation(view), *map(_is_argument, view.operands)) for view in views_of(kernel.inputs))
+    whole, decorated = found.operation(kernel), found.attribute(schedule)
+    sizes = tuple(stated.get(axis) if found.is_open(axis) else None for axis in found.axes)
+    return views, whole, decorated, tuple(found.axes), sizes
+
+
+def structure_of_parts(
+    parts: Sequence[Collection[Operation]], around: Mapping[str, Attribute], stated: Mapping[str, int]
+) -> Structure | None:
+    """The structure of operations of one block that become kernels of a module with the attributes `around`, part by
+    part, with the views that they read and the `stated` sizes of their axes; None where names cannot be told from other
+    words."""
+    part = part_of(op for each in parts for op in each)
+    free = dict.fromkeys(v.owner for v in part.read if isinstance(v.owner, Operation) and is_free(v.owner))
+    found = _Structure()
+    views = tuple((found.operation(view), *map(_is_argument, view.operands)) for view in views_of(part.read))
+    whole = tuple(map(found.operation, (*free, *part.ops)))
+    if found.is_vague:
+        return None
+    belongs = tuple(next(i for i, each in enumerate(parts) if op in each) for op in part.ops)
+    leaving = tuple(map(found.value, part.leaving))
+    sizes = tuple(stated.get(axis) for axis in found.axes)
+    return tuple(around.items()), views, whole, belongs, leaving, sizes
+
+
+def _is_argument(value: SSAValue) -> bool:
+    """Whether an array is one that the program is given, as it lies in memory."""
+    return isinstance(value, BlockArgument)
 
 
 def structure_of_values(values: Sequence[SSAValue]) -> Structure | None:
@@ -205,4 +241,4 @@ class _Structure:
         return word
 
 
-__all__ = ["Made", "Structure", "made_of", "remember", "structure_of", "structure_of_values"]
+__all__ = ["Made", "Structure", "made_of", "remember", "structure_as_called", "structure_of", "structure_of_parts", "structure_of_values"]

@@ -28,7 +28,7 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
-from treadle.passes._structure import Structure, remember, structure_of
+from treadle.passes._structure import Structure, remember, structure_of, structure_of_parts
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.by_time import Clock, Sizes
 from treadle.passes.kernels.clusters import Clusters
@@ -237,7 +237,23 @@ def _tried(module: ModuleOp, in_parts: bool) -> str | None:
 def _time(
     module: ModuleOp, function: func.FuncOp, limit: int, parts: Sequence[frozenset[Operation]], sizes: Sizes
 ) -> float:
-    """In microseconds, of the kernels of some operations, with their launches; found by trying, on a copy."""
+    """In microseconds, of the kernels of some operations, with their launches. The same operations are asked of in many
+    programs that a graph is cut into, and more than once in each."""
+    structure = structure_of_parts(parts, module.attributes, sizes)
+    key = None if structure is None else (structure, limit)
+    if key is not None and (known := _TIMES.get(key)) is not None:
+        return known
+    time = _tried_time(module, function, limit, parts, sizes)
+    return time if key is None else remember(_TIMES, key, time)
+
+
+_TIMES: dict[tuple[Structure, int], float] = {}
+
+
+def _tried_time(
+    module: ModuleOp, function: func.FuncOp, limit: int, parts: Sequence[frozenset[Operation]], sizes: Sizes
+) -> float:
+    """Found by trying, on a copy."""
     copy, trial, copies = alone_in_parts(module, function, parts, sizes)
     block = trial.body.block
     try:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
-from treadle.compiler.cost import Choice, Sketch, choose, nearest, sketch_of
+from treadle.compiler.cost import Choice, choose, nearest, sketch_of
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.numerals import whole_number
@@ -23,6 +23,7 @@ from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.dialects.hierarchy.schedule import UNDECIDED
 from treadle.passes._functions import note
 from treadle.passes._parts import part_of_kernel
+from treadle.passes._structure import Structure, remember, structure_as_called
 from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.kernels.roles import roles_of
 
@@ -134,25 +135,36 @@ def _decide(
 ) -> None:
     if schedule.is_decided and schedule.warps.as_dict():
         return
-    sketch, choice = choice_for(kernel, schedule, machine, {**group, **stream})
+    choice = choice_for(kernel, schedule, machine, {**group, **stream})
     function = _function_of(kernel)
-    kernel.schedule = _schedule(sketch, choice, schedule)
+    kernel.schedule = _schedule(choice, schedule)
     if choice.estimate.by_piece:
         kernel.attributes[BY_PIECE] = UnitAttr()
     if function is not None:
-        note(function, "choose sizes", f"@{sketch.name}", "cost model", choice.reason)
+        note(function, "choose sizes", f"@{kernel.kernel_name.data}", "cost model", choice.reason)
 
 
-def choice_for(
-    kernel: KernelOp, schedule: ScheduleAttr, machine: Machine, given: Mapping[str, int]
-) -> tuple[Sketch, Choice]:
-    """What a kernel is to the cost model, and the sizes that this chooses where neither the schedule states them nor
-    they are given (Refusal)."""
+def choice_for(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine, given: Mapping[str, int]) -> Choice:
+    """The sizes that the cost model chooses for a kernel with this schedule, where neither the schedule states them nor
+    they are given (Refusal). What was chosen for a kernel that is the same but for the names of its values is chosen
+    again: passes ask of one kernel many times, of which most are copies that they try something on."""
+    called = structure_as_called(kernel, schedule, _defaults(_function_of(kernel)))
+    key = (called, id(machine), tuple(sorted(given.items())))
+    if (known := _CHOSEN.get(key)) is None:
+        known = remember(_CHOSEN, key, (machine, _choose(kernel, schedule, machine, given)))
+    return known[1]
+
+
+_CHOSEN: dict[tuple[Structure, int, tuple[tuple[str, int], ...]], tuple[Machine, Choice]] = {}
+"""With the machine, so that no other one gets its identity. Refusals name the kernel, so they are not kept."""
+
+
+def _choose(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine, given: Mapping[str, int]) -> Choice:
     _check_whole(kernel, schedule)
     sketch = sketch_of(kernel, schedule)
     fixed = _stated(schedule) | {axis: size for axis, size in given.items() if axis in (*sketch.group, sketch.stream)}
     try:
-        return sketch, choose(sketch, machine, likely_sizes(sketch, _function_of(kernel)), fixed)
+        return choose(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), fixed)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
 
@@ -166,7 +178,7 @@ def nearest_for(kernel: KernelOp, machine: Machine, count: int) -> list[tuple[di
     _check_whole(kernel, schedule)
     sketch = sketch_of(kernel, schedule)
     try:
-        return nearest(sketch, machine, likely_sizes(sketch, _function_of(kernel)), _stated(schedule), count)
+        return nearest(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), _stated(schedule), count)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
 
@@ -200,25 +212,28 @@ def _check_whole(kernel: KernelOp, schedule: ScheduleAttr) -> None:
 
 
 def likely_sizes(
-    sketch: Sketch, function: FuncOp | None, given: Mapping[str, int] = MappingProxyType({})
+    axes: Mapping[str, int], function: FuncOp | None, given: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
     """The size to choose for, of every axis, or what is `given`: an empty one is no reason to prefer anything."""
-    defaults = {} if function is None else with_fitting(function.body.block, {**default_sizes(function), **given})
+    defaults = _defaults(function, given)
     return {
-        axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size)
-        for axis, size in sketch.sizes.items()
+        axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size) for axis, size in axes.items()
     }
 
 
-def _schedule(sketch: Sketch, choice: Choice, schedule: ScheduleAttr) -> ScheduleAttr:
-    tiles = choice.candidate.tiles
+def _defaults(function: FuncOp | None, given: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    return {} if function is None else with_fitting(function.body.block, {**default_sizes(function), **given})
+
+
+def _schedule(choice: Choice, schedule: ScheduleAttr) -> ScheduleAttr:
+    tiles, whole = choice.candidate.tiles, schedule.whole.as_dict()
     return ScheduleAttr(
-        group={axis: tiles[axis] for axis in sketch.group},
-        stream={} if sketch.stream is None else {sketch.stream: tiles[sketch.stream]},
-        whole={axis: sketch.sizes[axis] for axis in sketch.whole},
+        group={axis: tiles[axis] for axis in schedule.group.as_dict()},
+        stream={axis: tiles[axis] for axis in schedule.stream.as_dict()},
+        whole=whole,
         warps=choice.candidate.warps,
         left="shared" if choice.candidate.rereads else schedule.left.data,
         subloop=schedule.subloop.as_dict(),
-        cluster={axis: int(size) for axis, size in sketch.parts_of_blocks(tiles).items()},
+        cluster={axis: tiles[axis] for axis, size in whole.items() if tiles[axis] < size},
         promote=schedule.promote.as_dict(),
     )

@@ -349,15 +349,11 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
     stream = next(iter(schedule.stream.as_dict()), None)
     at = Decorated(kernel, group, stream, schedule)
     crossings, holdings = Crossings(at), Holdings(at)
-    values = [*at.kernel.body.block.args, *(op.results[0] for op in at.operations)]
-    sizes = {op.axis.data: DYNAMIC for op in at.operations if isinstance(op, ExtentOp)}
-    for value in values:
-        sizes.update(zip(axes_of(value.type), shape_of(value.type), strict=True))
     outside = [*at.use.inputs, *at.results]
     conditional = at.use.plan if any(isinstance(op, WhereOp) for op in at.operations) else None
     return Sketch(
         name=at.kernel.kernel_name.data,
-        sizes=sizes,
+        sizes=axes_of_kernel(kernel),
         group=at.group,
         stream=at.stream,
         whole=at.whole,
@@ -381,6 +377,15 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         subloops=at.kernel.schedule.subloop.as_dict() if at.kernel.schedule is not None else {},
         moments=None if at.products else moments_of_decorated(at.kernel, at.schedule),
     )
+
+
+def axes_of_kernel(kernel: KernelOp) -> dict[str, int]:
+    """The size of every axis, in order of appearance; DYNAMIC where symbolic."""
+    *operations, _ = kernel.body.block.ops
+    sizes = {op.axis.data: DYNAMIC for op in operations if isinstance(op, ExtentOp)}
+    for value in (*kernel.body.block.args, *(op.results[0] for op in operations)):
+        sizes.update(zip(axes_of(value.type), shape_of(value.type), strict=True))
+    return sizes
 
 
 def _tasks(at: Decorated, crossings: Crossings) -> Iterator[Task]:

@@ -13,14 +13,14 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.cost.choose import Choice
-from treadle.compiler.cost.sketch import Sketch
+from treadle.compiler.cost.sketch import axes_of_kernel, sketch_of
 from treadle.compiler.cost.time import estimate
 from treadle.compiler.machines import Machine, machine_of
-from treadle.dialects.diagram import ExtentOp, ReadOp
+from treadle.dialects.diagram import ExtentOp
 from treadle.dialects.diagram.array import SizesAttr, axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels
-from treadle.passes._parts import is_free, part_of
+from treadle.passes._parts import is_free, part_of, views_of
 
 
 def alone(
@@ -41,15 +41,6 @@ def alone(
     if "sizes" in function.attributes:
         trial.attributes["sizes"] = function.attributes["sizes"]
     return ModuleOp([trial], dict(module.attributes)), trial
-
-
-def views_of(values: Iterable[SSAValue]) -> list[ReadOp]:
-    """The reads that some values are, and those that these are of, in their order."""
-    found: dict[ReadOp, None] = {}
-    for value in values:
-        if isinstance(read := value.owner, ReadOp):
-            found |= dict.fromkeys((*views_of(read.operands), read))
-    return list(found)
 
 
 def _given(values: Iterable[SSAValue], views: Sequence[ReadOp]) -> list[SSAValue]:
@@ -93,7 +84,7 @@ class Scheduled:
     """A kernel as the model chooses its sizes, at the likely sizes of its function."""
 
     function: func.FuncOp
-    sketch: Sketch
+    kernel: KernelOp
     choice: Choice
     machine: Machine
 
@@ -106,11 +97,13 @@ class Scheduled:
         """The same where a launch brings these sizes: what was chosen stays."""
         from treadle.passes.hierarchy_choose_sizes import likely_sizes  # comes later in the pipeline
 
-        other = likely_sizes(self.sketch, self.function, sizes)
-        if other == likely_sizes(self.sketch, self.function):
+        axes = axes_of_kernel(self.kernel)
+        other = likely_sizes(axes, self.function, sizes)
+        if other == likely_sizes(axes, self.function):
             return self.time
+        assert self.kernel.schedule is not None
         chosen = self.choice.candidate
-        plan = self.sketch.plan(chosen.tiles, chosen.warps, rereads=chosen.rereads)
+        plan = sketch_of(self.kernel, self.kernel.schedule).plan(chosen.tiles, chosen.warps, rereads=chosen.rereads)
         found = estimate(plan, self.machine, other)
         return inf if found is None else found.time_us + 1e6 * self.machine.launch
 
@@ -130,7 +123,7 @@ def scheduled(module: ModuleOp, in_parts: bool = False) -> list[Scheduled]:
     for function in functions(module):
         for kernel in kernels(function):
             assert kernel.schedule is not None
-            found.append(Scheduled(function, *choice_for(kernel, kernel.schedule, machine, {}), machine))
+            found.append(Scheduled(function, kernel, choice_for(kernel, kernel.schedule, machine, {}), machine))
     return found
 
 
