@@ -241,4 +241,13 @@ class _Structure:
         return word
 
 
-__all__ = ["Made", "Structure", "made_of", "remember", "structure_as_called", "structure_of", "structure_of_parts", "structure_of_values"]
+__all__ = [
+    "Made",
+    "Structure",
+    "made_of",
+    "remember",
+    "structure_as_called",
+    "structure_of",
+    "structure_of_parts",
+    "structure_of_values",
+]

@@ -216,9 +216,7 @@ def likely_sizes(
 ) -> dict[str, int]:
     """The size to choose for, of every axis, or what is `given`: an empty one is no reason to prefer anything."""
     defaults = _defaults(function, given)
-    return {
-        axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size) for axis, size in axes.items()
-    }
+    return {axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size) for axis, size in axes.items()}
 
 
 def _defaults(function: FuncOp | None, given: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:

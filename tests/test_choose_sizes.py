@@ -160,7 +160,7 @@ def test_fewer_rows_take_no_longer(machine: str):
         chosen(module)
         kernel = kernel_in(module)
         assert kernel.schedule is not None
-        sizes = likely_sizes(sketch_of(kernel, kernel.schedule), function_in(module))
+        sizes = likely_sizes(axes_of_kernel(kernel), function_in(module))
         found = estimate(plan_of(kernel), load_machine(machine), sizes)
         assert found is not None
         times.append(found.time_us)

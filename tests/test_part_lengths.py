@@ -35,6 +35,40 @@ def steady(start: float, each: float, size: int) -> Callable[[int], Times]:
     return clock
 
 
+def least_uneven(lengths: Lengths, most: int) -> int | None:
+    """Of all lengths for at most so many parts that whose longest part is shortest; of equals the longest."""
+    least = max(WHOLE_PIECES, lengths.size // (most + 1) + 1)
+    all_of_them = [length for length in range(least, lengths.size // 2 + 1) if length % lengths.granule == 0]
+    return min(all_of_them, key=lambda length: (length + lengths.size % length, -length), default=None)
+
+
+@pytest.mark.parametrize("granule", [1, 8, 32, 64, 96])
+def test_lengths_are_those_of_trying_all(granule: int) -> None:
+    for size in (*range(128, 1400, 37), 4096, 9973):
+        lengths = Lengths(size, granule)
+        for most in range(2, lengths.most_parts + 1):
+            assert lengths.of(most) is None or lengths.are_any
+            assert lengths._least_uneven(most) == least_uneven(lengths, most)  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("granule", [1, 32, 64, 2**30])
+def test_the_longest_axes_are_searched_as_fast_as_short_ones(granule: int) -> None:
+    """A prime number of positions has no even parts, and two billion of them are not tried one by one."""
+    asked = [0]
+
+    class Counted(Lengths):
+        def _longest(self, length: int) -> int:
+            asked[0] += 1
+            return super()._longest(length)
+
+    lengths = Counted(2**31 - 1, granule)
+    for parts in (2, 100, 5000):
+        found = tried(lengths, parts, steady(2.0, 0.3, lengths.size), Times(100.0, 100.0))
+        assert all(length % granule == 0 for length in found)
+        assert bool(found) == (granule < 2**30)
+    assert asked[0] < 100_000
+
+
 @pytest.mark.parametrize("parts", [2, 7, 27, 200])
 @pytest.mark.parametrize("each", [0.01, 0.3])
 @pytest.mark.parametrize("size", [4096, 1000, 999, 65536])

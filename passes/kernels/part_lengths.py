@@ -64,6 +64,11 @@ class Lengths:
     def most_parts(self) -> int:
         return self.size // WHOLE_PIECES
 
+    @property
+    def are_any(self) -> bool:
+        """Asked first, for no count of parts has any then, and there may be millions of counts."""
+        return self.size // 2 // self.granule * self.granule >= WHOLE_PIECES
+
     def of(self, most: int) -> int | None:
         """For at most so many parts: all of a length if that takes not much fewer, else that of which the longest part
         is shortest. None where there would be no two, or they would be too short."""
@@ -73,12 +78,15 @@ class Lengths:
         return next((length for length in even if length % self.granule == 0), None) or self._least_uneven(most)
 
     def _least_uneven(self, most: int) -> int | None:
+        """Of so many parts, longer ones leave less to the last. Where even parts that leave nothing would be longer than
+        the longest part of another length, fewer parts are none better."""
         best: int | None = None
         least = max(WHOLE_PIECES, self.size // (most + 1) + 1)
-        for length in range(-(-least // self.granule) * self.granule, self.size // 2 + 1, self.granule):
+        for count in range(self.size // least, 1, -1):
+            length = self.size // count // self.granule * self.granule
             if best is not None and length > self._longest(best):
                 break
-            if best is None or self._longest(length) <= self._longest(best):
+            if length >= least and (best is None or self._longest(length) <= self._longest(best)):
                 best = length
         return best
 
@@ -99,6 +107,8 @@ def tried(lengths: Lengths, parts: int, clock: Clock, alone: Times) -> dict[int,
     """What parts of some lengths take, in the order tried, from about so many `parts` on. Where these are slower than
     one kernel, others are not tried: what could be saved is little more than a launch."""
     counts = range(max(2, min(parts, lengths.most_parts)), lengths.most_parts + 1)
+    if not lengths.are_any:
+        return {}
     first = next((length for count in counts if (length := lengths.of(count)) is not None), None)
     if first is None:
         return {}

@@ -186,8 +186,7 @@ def _stream_candidates(
     if all(sizes[axis] == 1 and not _is_read(part, axis) for axis in reduced):
         return [None, *reduced]
     repeated = (
-        sizes[reduced[0]] <= _most_whole(part, whole_limit)
-        and len(StreamPlan(part, reduced[0], repairs, only_stages=True).streams) > 1
+        sizes[reduced[0]] <= _most_whole(part, whole_limit) and len(StreamPlan(part, reduced[0], repairs).streams) > 1
     )
     return [None, *reduced] if repeated else reduced
 
@@ -198,7 +197,7 @@ def _is_read(part: Part, axis: str) -> bool:
 
 
 def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
-    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs, only_stages=True).streams)
+    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs).streams)
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"

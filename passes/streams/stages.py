@@ -22,7 +22,7 @@ from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
 from treadle.passes.streams.changes import NoLaw, Repair
-from treadle.passes.streams.followed import Followed, Safe, safe_of
+from treadle.passes.streams.followed import Followed, Safe
 
 FIXED = -1
 """The stage of what is known before any stream."""
@@ -62,8 +62,6 @@ class StreamPlan:
     part: Part
     axis: str
     repairs: Repairs = field(default_factory=Repairs)
-    only_stages: bool = False
-    """Whether nobody asks how a reduction follows others, only whether it can, which is kept by structure."""
     verdicts: dict[SSAValue, Verdict] = field(default_factory=dict[SSAValue, Verdict])
     stage: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """For a state or late value: the stream that finishes it; for a piece: the first that can make it from
@@ -180,7 +178,7 @@ class StreamPlan:
         before = (op, self.axis, frozenset(self._states.items()))
         if (followed := self.repairs.get(before)) is None:
             followed = self.repairs[before] = Followed(op, self.axis, running, dict(self._states))
-        if (safe := followed.safe if self.only_stages else safe_of(followed.repair)) is None:
+        if (safe := followed.safe) is None:
             return Verdict(last + 1, followed)
         if (refused := self._admit(safe, states & {*running})) is not None:
             return Verdict(last + 1, followed, refused)
