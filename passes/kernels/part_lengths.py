@@ -78,8 +78,8 @@ class Lengths:
         return next((length for length in even if length % self.granule == 0), None) or self._least_uneven(most)
 
     def _least_uneven(self, most: int) -> int | None:
-        """Of so many parts, longer ones leave less to the last. Where even parts that leave nothing would be longer than
-        the longest part of another length, fewer parts are none better."""
+        """Of so many parts, longer ones leave less to the last. Where parts that leave nothing are longer than the
+        longest part of another length, fewer parts are no better."""
         best: int | None = None
         least = max(WHOLE_PIECES, self.size // (most + 1) + 1)
         for count in range(self.size // least, 1, -1):

@@ -16,7 +16,7 @@ from treadle.compiler.cost.choose import Choice
 from treadle.compiler.cost.sketch import axes_of_kernel, sketch_of
 from treadle.compiler.cost.time import estimate
 from treadle.compiler.machines import Machine, machine_of
-from treadle.dialects.diagram import ExtentOp
+from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import SizesAttr, axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels
