@@ -50,8 +50,9 @@ class Trial:
             (made, *_) = self._scheduled(self.kernel, self.module, in_parts=False)
         except (PassFailedException, TreadleError):
             return []  # a later pass tells
-        along = (made.sketch.roles.row, made.sketch.roles.column)
-        return transpositions(self.kernel, [axis for axis in made.sketch.group if axis not in along])
+        sketch = made.sketch
+        along = (sketch.roles.row, sketch.roles.column)
+        return transpositions(self.kernel, [axis for axis in sketch.group if axis not in along])
 
     def fastest(self, turns: Sequence[Transposition]) -> tuple[Sequence[Transposition], str]:
         """Which of these to transpose, none where that does not pay, and the times."""

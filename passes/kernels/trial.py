@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.cost.choose import Choice
-from treadle.compiler.cost.sketch import axes_of_kernel, sketch_of
+from treadle.compiler.cost.sketch import Sketch, axes_of_kernel, sketch_of
 from treadle.compiler.cost.time import estimate
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.diagram import ExtentOp, ReadOp
@@ -93,6 +93,12 @@ class Scheduled:
         """In microseconds, with its launch."""
         return self.choice.estimate.time_us + 1e6 * self.machine.launch
 
+    @property
+    def sketch(self) -> Sketch:
+        """What the kernel is to the cost model."""
+        assert self.kernel.schedule is not None
+        return sketch_of(self.kernel, self.kernel.schedule)
+
     def time_at(self, sizes: Mapping[str, int]) -> float:
         """The same where a launch brings these sizes: what was chosen stays."""
         from treadle.passes.hierarchy_choose_sizes import likely_sizes  # comes later in the pipeline
@@ -101,9 +107,8 @@ class Scheduled:
         other = likely_sizes(axes, self.function, sizes)
         if other == likely_sizes(axes, self.function):
             return self.time
-        assert self.kernel.schedule is not None
         chosen = self.choice.candidate
-        plan = sketch_of(self.kernel, self.kernel.schedule).plan(chosen.tiles, chosen.warps, rereads=chosen.rereads)
+        plan = self.sketch.plan(chosen.tiles, chosen.warps, rereads=chosen.rereads)
         found = estimate(plan, self.machine, other)
         return inf if found is None else found.time_us + 1e6 * self.machine.launch
 
