@@ -35,3 +35,8 @@ def test_what_stands_before_does_not_read() -> None:
     """A number of a block is another behind it."""
     lines = ["{", "  {", "    const int64_t turn = 1;", "  }", "  use(turn);", "}"]
     assert without_unused(lines) == [lines[0], lines[1], *lines[3:]]
+
+
+def test_a_line_that_declares_several_stays() -> None:
+    lines = ["{", "  const int thread = threadIdx.x, lane = threadIdx.x % 32;", "  use(lane);", "}"]
+    assert without_unused(lines) == lines

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_NUMBER = re.compile(r"( *)const (?:int64_t|uint32_t|int|bool) (\w+) = ([^;]*);")
+_NUMBER = re.compile(r"( *)const (?:int64_t|uint32_t|int|bool) (\w+) = ([^;,]*);")
+"""A constant that stands alone: of several in one line, others may be read."""
 _CALL = re.compile(r"(?!(?:int64_t|uint32_t|int)\b)\b[a-zA-Z_]\w*[(<\[]")
 """What is not plain arithmetic."""
 
