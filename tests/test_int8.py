@@ -91,7 +91,13 @@ def test_sums_of_products_are_exact(lhs: str, rhs: str, machine: str):
         np.testing.assert_array_equal(ours, expected)
         assert all(verdict.ok for verdict in road.verdicts([left, right], sizes))
     used = {op.instruction.data for kernel in road.kernels for op in kernel.walk() if isinstance(op, cuda.ProductOp)}
-    assert used == ({"m16n8k32_s32"} if along_rows else {"fma"})
+    of_warpgroups = "k32_s32<int8_t, int8_t>(" in road.text
+    if machine == "h100" and along_rows:  # lanes bring what no tensor copy does, too
+        assert of_warpgroups
+        assert not used
+    else:
+        assert not of_warpgroups
+        assert used == ({"m16n8k32_s32"} if along_rows else {"fma"})
 
 
 def test_sums_wrap_in_32_bits():
