@@ -58,7 +58,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "choose: groups of one index": (
         "hierarchy_choose_sizes",
-        "group={axis: tiles[axis] for axis in sketch.group},",
-        "group={axis: 1 for axis in sketch.group},",
+        "group={axis: tiles[axis] for axis in schedule.group.as_dict()},",
+        "group={axis: 1 for axis in schedule.group.as_dict()},",
     ),
 }

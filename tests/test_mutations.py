@@ -110,6 +110,7 @@ ELSEWHERE = {
     "cuda_persist": "grids/persistent",
     "cuda_ping_pong": "warps/ping_pong",
     "hierarchy_split_streams": "streams/splits",
+    "hierarchy_transpose_arrays": "kernels/transposed",
     "warp_specialization": "warps/specialise",
 }
 
