@@ -8,14 +8,16 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.cost.operands import (
     left_operand,
+    read_back,
     stays_in_registers,
 )
 from treadle.compiler.cost.roles import (
+    lies_in_rows,
     product_axes,
     stream_use,
 )
 from treadle.compiler.cost.steps import Steps
-from treadle.compiler.cost.work import width_of
+from treadle.compiler.cost.work import Labour, width_of
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
@@ -42,6 +44,12 @@ class Decorated:
 
     def comes_to_shared(self, value: SSAValue) -> bool:
         return comes_to_shared(value, self.products, self.roles.row, self.stream)
+
+    def lies_in_rows(self, axes: tuple[str, ...]) -> bool:
+        return lies_in_rows(axes, self.products, self.roles.single)
+
+    def read_back(self, value: SSAValue) -> Labour:
+        return read_back(value, self.lies_in_rows(axes_of(value.type)))
 
     def in_shared(self, product: ContractOp, operand: SSAValue) -> bool:
         """Inputs always, what is computed unless it is there already."""

@@ -39,6 +39,7 @@ from treadle.compiler.cost.operands import (
 )
 from treadle.compiler.cost.plan import LEAVING, Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import (
+    ProductAxes,
     alignment_of,
     contractions_of,
     lies_along_columns,
@@ -236,7 +237,7 @@ class Walk:
     def read(self) -> None:
         """Read back from tiles what meets the result of a product."""
         for piece in self.asked:
-            self.labour([read_back(piece)], self.spread(piece))
+            self.labour([read_back(piece, self.lies_in_rows(axes_of(piece.type)))], self.spread(piece))
         self.asked.clear()
 
     def crossing(self, array: SSAValue, piece: SSAValue, saves: bool) -> None:
@@ -280,17 +281,23 @@ class Walk:
             self.saved(piece, width)
         elif level == "shared":
             self.hold("staged" if self.inside else "shared", piece)
-            if not is_multiplied(piece):
-                self.asked.append(piece)
-                self.in_register(array, piece)
-            elif self.inside and computes_with(use.operation for use in piece.uses):
-                self.read_back_in_rows(piece)
+            self.near(array, piece)
         else:
             self.in_register(array, piece)
 
+    def near(self, array: SSAValue, piece: SSAValue) -> None:
+        """What steps read back of a piece in shared memory."""
+        multiplied, in_rows = is_multiplied(piece), self.lies_in_rows(axes_of(piece.type))
+        if not multiplied:
+            self.asked.append(piece)
+        if not multiplied and not in_rows:
+            self.in_register(array, piece)
+        elif in_rows and self.inside and computes_with(use.operation for use in piece.uses):
+            self.hold("loaded", piece, along=piece)
+
     def in_register(self, array: SSAValue, piece: SSAValue) -> None:
         """A piece that is held in registers; where a later stream loads the array again, the earlier one had it."""
-        if lies_in_rows(axes_of(array.type), self.products):
+        if self.lies_in_rows(axes_of(array.type)):
             self.loaded_in_rows(piece)
             return
         if array in self.in_registers:
@@ -310,10 +317,6 @@ class Walk:
             return
         in_steps = any(isinstance(user.parent_op(), StreamOp) for user in users)
         self.hold("value" if in_steps else "loaded", piece, along=piece)
-
-    def read_back_in_rows(self, piece: SSAValue) -> None:
-        if lies_in_rows(axes_of(piece.type), self.products):
-            self.hold("loaded", piece, along=piece)
 
     def addresses(self, piece: SSAValue) -> None:
         """One of each row that a lane loads."""
@@ -357,7 +360,7 @@ class Walk:
         self.tiles.append(Tile("parts", shape, width_of(op.result.type), self.stream_number if of_steps else None))
 
     def role_of_state(self, op: ReduceOp) -> str:
-        if not lies_in_rows(axes_of(op.operand.type), self.products):
+        if not self.lies_in_rows(axes_of(op.operand.type)):
             return "row"
         return "repairing" if _is_needed_beside(op) else "state"
 
@@ -416,7 +419,7 @@ class Walk:
 
     def in_rows(self, value: SSAValue, along: SSAValue) -> Amount | None:
         axes, kept = axes_of(along.type), axes_of(value.type)
-        if self.has_products and not lies_in_rows(axes, self.products):
+        if self.has_products and not self.lies_in_rows(axes):
             return None
         return self.spread(along).in_rows(axes, kept, tuple(axis for axis in axes if axis not in kept))
 
@@ -441,8 +444,15 @@ class Walk:
         return limited_factors(self.kernel)
 
     @cached_property
+    def roles(self) -> ProductAxes:
+        return product_axes(self.kernel, [pieces.axis for pieces in self.groups])
+
+    @property
     def row(self) -> str | None:
-        return product_axes(self.kernel, [pieces.axis for pieces in self.groups]).row
+        return self.roles.row
+
+    def lies_in_rows(self, axes: tuple[str, ...]) -> bool:
+        return lies_in_rows(axes, self.products, self.roles.single)
 
     def spread(self, *values: SSAValue) -> Spread:
         sizes = {axis: size for value in values if is_array(value.type) for axis, size in self.padded(value).items()}
@@ -453,7 +463,7 @@ class Walk:
 
     @cached_property
     def results(self) -> tuple[tuple[str, ...], ...]:
-        return results_of(self.products)
+        return results_of(self.products, self.roles.single)
 
     @cached_property
     def vector(self) -> int:

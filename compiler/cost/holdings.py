@@ -12,10 +12,7 @@ from treadle.compiler.cost.operands import (
     computes_with,
     is_needed_first,
 )
-from treadle.compiler.cost.roles import (
-    lies_along_columns,
-    lies_in_rows,
-)
+from treadle.compiler.cost.roles import lies_along_columns
 from treadle.compiler.cost.tasks import ADDRESS, Holding
 from treadle.compiler.cost.work import width_of
 from treadle.dialects.diagram import MapOp, ReduceOp
@@ -49,18 +46,22 @@ class Holdings:
             # The second stream has tiles of its own in shared memory.
             role = "staged" if self.at.stream in axes else "shared"
             held += [Holding(role, axes, width)] * times
-            if not is_multiplied(value):
-                along_columns = lies_along_columns(axes, self.at.stream, self.at.roles.row, self.at.products)
-                held.append(Holding("column" if along_columns else "value", axes, width))
+            if is_multiplied(value) or self.at.lies_in_rows(axes):
+                held += self._read_back_in_rows(value)
             else:
-                held += self._beside_products(value)
+                held.append(self._met(value))
         return held
+
+    def _met(self, value: SSAValue) -> Holding:
+        """What lies as the result of a product that it meets."""
+        axes, width = axes_of(value.type), width_of(value.type)
+        along_columns = lies_along_columns(axes, self.at.stream, self.at.roles.row, self.at.products)
+        return Holding("column" if along_columns else "value", axes, width)
 
     def _of_loaded(self, value: SSAValue) -> Iterator[Holding]:
         axes, width = axes_of(value.type), width_of(value.type)
-        if not lies_in_rows(axes, self.at.products):
-            along_columns = lies_along_columns(axes, self.at.stream, self.at.roles.row, self.at.products)
-            yield Holding("column" if along_columns else "value", axes, width)
+        if not self.at.lies_in_rows(axes):
+            yield self._met(value)
             return
         streams = self.at.use.fed_in.get(value)
         if streams is None:
@@ -73,12 +74,12 @@ class Holdings:
             yield Holding(role, axes, width, stream, axes)
             yield Holding("address", axes[:-1], ADDRESS, stream, axes)
 
-    def _beside_products(self, value: SSAValue) -> Iterator[Holding]:
-        """What steps read back of an operand's tile, to compute with it."""
+    def _read_back_in_rows(self, value: SSAValue) -> Iterator[Holding]:
+        """What steps read back of a tile, to compute with it."""
         axes, users = axes_of(value.type), {use.operation for use in value.uses}
         for stream in self.at.use.fed_in.get(value, ()):
             users_there = users.intersection(self.at.use.steps[stream])
-            if computes_with(users_there) and lies_in_rows(axes, self.at.products):
+            if computes_with(users_there) and self.at.lies_in_rows(axes):
                 yield Holding("loaded", axes, width_of(value.type), stream, axes)
 
     def _of_products(self) -> list[Holding]:
@@ -100,7 +101,7 @@ class Holdings:
 
     def _of_operand(self, role: str, operand: SSAValue, stream: int | None) -> Holding:
         axes = axes_of(operand.type)
-        in_rows = axes if role == "moving" and lies_in_rows(axes, self.at.products) else None
+        in_rows = axes if role == "moving" and self.at.lies_in_rows(axes) else None
         return Holding(role, axes, width_of(operand.type), stream, in_rows)
 
     def _ahead(self) -> list[Holding]:
@@ -119,7 +120,7 @@ class Holdings:
     def of_row(self, op: ReduceOp, repairs: bool = False) -> Holding:
         """Where what it reduces lies in rows over the lanes, fewer of them share a row."""
         axes, along = axes_of(op.result.type), axes_of(op.operand.type)
-        if lies_in_rows(along, self.at.products):
+        if self.at.lies_in_rows(along):
             return Holding("repairing" if repairs else "state", axes, 4, None, along)
         return Holding("row", axes, 4, None, None if self.at.products else along)
 

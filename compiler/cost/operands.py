@@ -42,9 +42,11 @@ def written(operand: SSAValue) -> Labour:
     return Labour("shared", width_of(operand.type) / SHARED_WORD, axes_of(operand.type))
 
 
-def read_back(piece: SSAValue) -> Labour:
+def read_back(piece: SSAValue, in_rows: bool) -> Labour:
     """The `ldmatrix` of a tile whose elements meet the result of a product, 8 elements of a lane each; of numbers of a
-    word the pairs of neighbours that a lane has."""
+    word the pairs of neighbours that a lane has. Of one that lies in rows over the lanes, its vectors."""
+    if in_rows:
+        return Labour("shared", width_of(piece.type) / SHARED_WORD, axes_of(piece.type))
     if width_of(piece.type) >= SHARED_WORD:
         return Labour("shared", 1 / 2, axes_of(piece.type))
     return Labour("ldmatrix", 1 / 8, axes_of(piece.type))

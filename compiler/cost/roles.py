@@ -21,11 +21,12 @@ class ProductAxes:
     `row`: the axis M, a group axis in every product's result and in exactly one operand of each: warps lie
     along it. `column`: one more group axis of products, of the operand that lacks the rows, none of whose results has
     columns along an axis already that groups do not cut; warps may lie along it too where `splits_columns`. Other group
-    axes are pieces of 1."""
+    axes are pieces of 1: those are `single`."""
 
     row: str | None
     column: str | None
     splits_columns: bool
+    single: frozenset[str] = frozenset()
 
 
 def contractions_of(kernel: KernelOp) -> tuple[ContractOp, ...]:
@@ -48,16 +49,18 @@ def lies_along_columns(
     return stream in axes and any({stream, row, *axes} <= result for result in results) and row not in axes
 
 
-def lies_in_rows(axes: Iterable[str], products: Iterable[ContractOp]) -> bool:
+def lies_in_rows(axes: Iterable[str], products: Iterable[ContractOp], single: frozenset[str]) -> bool:
     """Whether an array with these axes is spread in rows over the lanes, beside products: it meets the result of none
-    element by element, and so lies as none does."""
-    results = [set(axes_of(op.result.type)) for op in products]
+    element by element, and so lies as none does. Axes of which a group has a single index tell nothing: decays of
+    each head meet scores that all heads share."""
+    results = [set(axes_of(op.result.type)) | single for op in products]
     return bool(results) and not any(set(axes) <= result for result in results)
 
 
-def results_of(products: Iterable[ContractOp]) -> tuple[tuple[str, ...], ...]:
-    """The axes of the results of products, each list of them once."""
-    return tuple(dict.fromkeys(axes_of(op.result.type) for op in products))
+def results_of(products: Iterable[ContractOp], single: frozenset[str]) -> tuple[tuple[str, ...], ...]:
+    """The axes of what may meet the results of products, each list of them once."""
+    results = (axes_of(op.result.type) for op in products)
+    return tuple(dict.fromkeys((*axes, *sorted(single - {*axes})) for axes in results))
 
 
 def vector_in_rows(moved: Iterable[int], products: Iterable[ContractOp]) -> int:
@@ -85,7 +88,8 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
         and not any(_is_batch(axis, op) or _has_columns(axis, group_axes, op) for op in products)
     ]
     column = columns[-1] if columns else None
-    return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products))
+    single = frozenset(group_axes) - {row, column}
+    return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products), single)
 
 
 @dataclass(frozen=True)

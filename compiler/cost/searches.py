@@ -11,11 +11,10 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from treadle.compiler.amounts import is_any
 from treadle.compiler.cost.issue import issued_by_turn
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import read_back
 from treadle.compiler.cost.plan import Issue, Pieces
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.tasks import Crossing, Holding, Task
-from treadle.compiler.cost.work import labours_of, width_of
+from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import LoadOp, StreamOp
@@ -53,6 +52,8 @@ class Findings:
     comes_to_shared: Callable[[SSAValue], bool]
     held_row: Callable[[ReduceOp], Holding]
     """What is held of a state."""
+    read_back: Callable[[SSAValue], Labour]
+    """How a tile in shared memory is read back."""
     known: dict[tuple[object, ...], Finding] = field(default_factory=dict[tuple[object, ...], Finding])
 
     def of(self, visits: Sequence[Visits], pieces: Mapping[str, int]) -> Finding:
@@ -103,7 +104,7 @@ class _Written:
         crossing = self._crossing(load)
         yield Task(crossing, (None,), streamed)
         if crossing.level == "shared":
-            yield Task(read_back(self.arrays[load.source]), (None,), streamed)
+            yield Task(self.findings.read_back(self.arrays[load.source]), (None,), streamed)
 
     def _crossing(self, load: LoadOp) -> Crossing:
         array = self.arrays[load.source]

@@ -27,11 +27,7 @@ from treadle.compiler.cost.issue import (
 )
 from treadle.compiler.cost.limits import are_found_together, fed_of_visits
 from treadle.compiler.cost.moments import Moments, moments_of_decorated
-from treadle.compiler.cost.operands import (
-    left_operand,
-    read_back,
-    written,
-)
+from treadle.compiler.cost.operands import left_operand, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import (
     ProductAxes,
@@ -369,11 +365,13 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         tasks=tuple(_tasks(at, crossings)),
         holdings=tuple(holdings.all()),
         steps_singly=any(at.sums_beside_stream(op) for op in at.operations),
-        results=results_of(at.products),
+        results=results_of(at.products, at.roles.single),
         vector=vector_in_rows([width_of(value.type) for value in outside], at.products),
         suits_warpgroups=can_be_of_warpgroups(at.kernel, at.roles.row),
         conditional=conditional,
-        findings=None if conditional is None else Findings(conditional.axis, at.comes_to_shared, holdings.of_row),
+        findings=None
+        if conditional is None
+        else Findings(conditional.axis, at.comes_to_shared, holdings.of_row, at.read_back),
         subloops=at.kernel.schedule.subloop.as_dict() if at.kernel.schedule is not None else {},
         moments=None if at.products else moments_of_decorated(at.kernel, at.schedule),
     )
@@ -394,7 +392,7 @@ def _tasks(at: Decorated, crossings: Crossings) -> Iterator[Task]:
     for value, times in at.use.inputs.items():
         if at.comes_to_shared(value) and not is_multiplied(value):
             for stream in at.use.fed_in.get(value, (None,) * times):
-                yield Task(read_back(value), (stream,), at.stream in axes_of(value.type))
+                yield Task(at.read_back(value), (stream,), at.stream in axes_of(value.type))
     for op, stream in at.made():
         yield from (Task(labour, (stream,), stream is not None) for labour in labours_of(op))
         if isinstance(op, ReduceOp):
