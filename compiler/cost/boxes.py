@@ -33,8 +33,10 @@ def comes_in_boxes(
     """Whether the rows of a piece's tile come together and lie in their order. Row by row comes what a product sums
     over in a stream that is `limited`, up to a position between its pieces (`warps.laws.is_by_rows`); in another
     order lie the columns of a product whose result becomes the left operand of one of 8-bit numbers
-    (`lowering.layouts`)."""
-    if row is None or comes_by_lanes(array, piece):
+    (`lowering.layouts`). Of rows that lie where data say, and of views with zeros around them, each lane asks for a run
+    of its own (`cuda.tensor_gather`)."""
+    given = given_for(array)
+    if row is None or (given is not None and (padding_of(given) or scattered_read(given))):
         return False
     users = [use.operation for use in piece.uses if isinstance(use.operation, ContractOp)]
     if limited and any(stream in user.over_axes for user in users):
