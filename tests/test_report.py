@@ -129,7 +129,8 @@ CASES = {
     "attention d 64, a rest": (programs.attention(64), {"b": 1, "h": 2, "q": 200, "x": 333}),
     "attention d 128": (programs.attention(128), {"b": 1, "h": 2, "q": 256, "x": 256}),
     "matmul 256": (programs.matmul({"m": 256, "n": 256, "k": 256}), {"m": 256, "n": 256, "k": 256}),
-    "matmul k 64": (programs.matmul({"m": 256, "n": 256, "k": 64}), {"m": 256, "n": 256, "k": 64}),
+    # As many rows as warpgroups are worth with one step: of 256, single warps take pieces of 32.
+    "matmul k 64": (programs.matmul({"m": 1024, "n": 1024, "k": 64}), {"m": 256, "n": 256, "k": 64}),
     "matmul k 128": (programs.matmul({"m": 256, "n": 256, "k": 128}), {"m": 256, "n": 256, "k": 128}),
     "attention with a bias": (programs.attention(64, example="attention_bias"), {"b": 1, "h": 2, "q": 256, "x": 256}),
     "a residual": (
