@@ -176,16 +176,30 @@ def _exponents(
 ) -> tuple[Expr, list[Expr]] | None:
     """With pieces of M^u, the largest beta for which every moving term falls as M^-beta, and the u: a linear program.
     None where there is no largest."""
-    exponents = sympy.symbols(f"u:{len(variables)}", nonnegative=True)
+    exponents = sympy.symbols(f"u:{len(variables)}")
     slope = sympy.Symbol("t")
     constraints = [_dot(powers, exponents) <= slope for powers in moving]
     constraints += [_dot(powers, exponents) <= 1 for powers in held]
     constraints += [exponent >= 0 for exponent in exponents]
     try:
-        least, found = simplex.lpmin(slope, constraints)
+        least, _ = simplex.lpmin(slope, constraints)
     except simplex.UnboundedLPError:
         return None
-    return -least, [found.get(exponent, sympy.Integer(0)) for exponent in exponents]
+    return -least, _between(least, moving, held, exponents)
+
+
+def _between(slope: Expr, moving: Sequence[Powers], held: Sequence[Powers], exponents: Sequence[Expr]) -> list[Expr]:
+    """Of all exponents with that slope some at which the fewest terms bind and the most pieces grow: a term that need
+    not bind says nothing of alpha. Exponents are scaled, so that the slack of each limit that need not bind is one."""
+    scale = sympy.Symbol("k")
+    sides = [(_dot(powers, exponents), slope * scale) for powers in moving]
+    sides += [(_dot(powers, exponents), scale) for powers in held]
+    sides += [(-exponent, sympy.Integer(0)) for exponent in exponents]
+    slack = sympy.symbols(f"s:{len(sides)}")
+    constraints = [below + each <= above for (below, above), each in zip(sides, slack, strict=True)]
+    constraints += [scale >= 1, *(each <= 1 for each in slack), *(each >= 0 for each in (*slack, *exponents))]
+    _, found = simplex.lpmin(-sympy.Add(*slack), constraints)
+    return [found.get(exponent, sympy.Integer(0)) / found[scale] for exponent in exponents]
 
 
 def _coefficient(
