@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from treadle.compiler import main as cli
+from treadle.compiler.cli.arguments import make_parser
 from treadle.compiler.derivation.costs import moved_bytes
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError
@@ -217,7 +218,7 @@ def test_commands_of_the_documentation_are_understood():
     commands = re.findall(r"^(treadle (?:run|compile|explain|check) .*)$", text, re.M)
     assert len(commands) >= 3
     for command in commands:
-        cli.make_parser().parse_args(command.split("#")[0].split(">")[0].split()[1:])
+        make_parser().parse_args(command.split("#")[0].split(">")[0].split()[1:])
 
 
 def test_a_comment_begins_in_no_quotes(tmp_path: Path):

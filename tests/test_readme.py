@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from treadle.compiler import main as cli
+from treadle.compiler.cli.arguments import make_parser
 
 ROOT = Path(__file__).parents[1]
 SHOWN = "```\n$ make demo\n"
@@ -41,7 +42,7 @@ def test_the_commands_that_are_shown_are_understood() -> None:
     commands = re.findall(r"^(treadle (?:run|compile|explain) +\S+(?: \S+)*)", README, re.M)
     assert len(commands) >= 6
     for command in commands:
-        parsed = cli.make_parser().parse_args(shlex.split(command)[1:])
+        parsed = make_parser().parse_args(shlex.split(command)[1:])
         assert parsed.file == "wrong.mlir" or (ROOT / parsed.file).exists()
 
 
