@@ -91,6 +91,8 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("streaming"),
         _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups
         _step("hierarchy-promote-sums"),  # once groups and streams are known; before sizes, which leave room for it
+        # once streams are known, along which neighbours lie; before sizes, which count what is left
+        _step("hierarchy-share-reciprocals"),
         _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory
         _step("hierarchy-subloop"),  # once it is known what a group holds; while the contractions still stand alone
         _step("hierarchy-expand-streams"),

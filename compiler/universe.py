@@ -49,6 +49,7 @@ PASSES: dict[str, str] = {
     "hierarchy-transpose-arrays": "treadle.passes.hierarchy_transpose_arrays:HierarchyTransposeArraysPass",
     "hierarchy-split-streams": "treadle.passes.hierarchy_split_streams:HierarchySplitStreamsPass",
     "hierarchy-promote-sums": "treadle.passes.hierarchy_promote_sums:HierarchyPromoteSumsPass",
+    "hierarchy-share-reciprocals": "treadle.passes.hierarchy_share_reciprocals:HierarchyShareReciprocalsPass",
     "hierarchy-subloop": "treadle.passes.hierarchy_subloop:HierarchySubloopPass",
     "streaming": "treadle.passes.streaming:StreamingPass",
     "tiling": "treadle.passes.tiling:TilingPass",

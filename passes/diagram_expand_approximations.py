@@ -19,6 +19,7 @@ from treadle.dialects.diagram.approximations import (
     is_by_reciprocal,
     is_one_plus,
 )
+from treadle.dialects.diagram.sharing import SHARED, scale_of, sharing_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class DiagramExpandApproximationsPass(ModulePass):
       constant, at most 1, it is `a` times the reciprocal of `b`, which is zero where it is below the least normal
       number. A reciprocal is `1 / b` with the flag `arcp`.
     - *`c tanh x`* is `2 c r - c`, with the reciprocal `r` of `1 + exp(-2 x)`; a constant factor of `x` goes into the 2.
+    - *Elements that share a reciprocal* (`hierarchy-share-reciprocals`) have divisors that are multiplied by 2^-62, or
+      by 2^-30 where 4 share, and clipped at 1, so that the product of all is a normal number.
     - *`1 + tanh x`* is the reciprocal of `0.5 + 0.5 exp(-2 x)`.
 
     Before `diagram-exp-to-exp2`, which takes factors of exponents together, and `diagram-fuse-multiply-adds`, which
@@ -110,13 +113,25 @@ class DiagramExpandApproximationsPass(ModulePass):
 
 def _expand_quotient(op: arith.DivfOp) -> None:
     constant = constant_of(op.lhs)
+    make = _Maker(op)
+    if constant is not None and sharing_of(op) is not None:
+        return _expand_shared(op, constant, make)
     if constant == 1:
         return
-    make = _Maker(op)
     if constant is not None and abs(constant) <= 1:
         return make.instead(op, arith.MulfOp(make.reciprocal(op.rhs), make.number(constant)))
     quarter = make.times(op.lhs, 0.25)
     make.instead(op, arith.MulfOp(quarter, make.reciprocal(_quarter(op.rhs, make))))
+
+
+def _expand_shared(op: arith.DivfOp, constant: float, make: _Maker) -> None:
+    """`c / (b + y)` of elements that share a reciprocal, with a power of two `b`."""
+    if not isinstance(op.rhs.owner, arith.AddfOp):
+        return  # it is done
+    lhs, rhs = op.rhs.owner.operands
+    other, summand = (rhs, constant_of(lhs)) if constant_of(lhs) is not None else (lhs, constant_of(rhs))
+    assert summand is not None
+    make.instead(op, make.shared(op, other, summand, constant * scale_of(op) / summand))
 
 
 def _quarter(value: SSAValue, make: _Maker) -> SSAValue:
@@ -138,13 +153,16 @@ def _expand_tanh(op: math.TanhOp) -> None:
         for user in users:
             Rewriter.replace_op(user, [], [risen])
         return
-    share = make.reciprocal(make.plus(power, 1.0))
+    if sharing_of(op) is None:
+        risen, scale = make.reciprocal(make.plus(power, 1.0)), 1.0
+    else:
+        risen, scale = make.add(make.shared(op, power, 1.0, 1.0)), scale_of(op)
     for user in users:
         if (cap := _factor_beside(op.result, user)) is not None:
             there = _Maker(user)
-            there.instead(user, arith.SubfOp(there.times(share, 2 * cap), there.number(cap)))
+            there.instead(user, arith.SubfOp(there.times(risen, 2 * cap * scale), there.number(cap)))
     if op.result.uses:
-        make.instead(op, arith.SubfOp(make.times(share, 2.0), make.number(1.0)))
+        make.instead(op, arith.SubfOp(make.times(risen, 2 * scale), make.number(1.0)))
 
 
 def _scaled(value: SSAValue) -> tuple[SSAValue, float]:
@@ -189,6 +207,14 @@ class _Maker:
 
     def reciprocal(self, value: SSAValue) -> SSAValue:
         return self.add(arith.DivfOp(self.number(1.0), value, BY_RECIPROCAL))
+
+    def shared(self, like: Operation, value: SSAValue, summand: float, constant: float) -> Operation:
+        """`constant / min(1, scale (value / summand + 1))`, which shares a reciprocal as another operation does."""
+        scale = scale_of(like)
+        clipped = self.add(arith.MinimumfOp(self.plus(self.times(value, scale / summand), scale), self.number(1.0)))
+        quotient = arith.DivfOp(self.number(constant), clipped, BY_RECIPROCAL)
+        quotient.attributes[SHARED] = like.attributes[SHARED]
+        return quotient
 
     def instead(self, old: Operation, new: Operation) -> None:
         new.location, new.results[0].name_hint = old.location, old.results[0].name_hint

@@ -36,6 +36,10 @@ USES = {
     "store_shared": "V v; for (auto& x : v.at) x = h[t]; store_shared(reinterpret_cast<V*>(s) + t, v);",
     "barrier_block": "barrier_block();",
     "barrier_warp": "barrier_warp();",
+    "divide_together": (
+        "float two[2] = {f[0], f[1]}, four[4] = {f[2], f[3], f[4], f[5]};"
+        "divide_together(0.5f, two); divide_together(1.0f, four); f2[t] = two[0] + two[1] + four[0] + four[3];"
+    ),
     "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
     "shuffle": "f2[t] = shuffle(f[t], t / 4 % 32) + float(shuffle(h[t], 7));",
     "append_kept": (

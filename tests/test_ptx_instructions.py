@@ -177,6 +177,8 @@ def test_numbers_become_others():
     assert compute("cvt.rzi.s32.f32 x, a;", I32, a=a).tolist() == [1, 2, -2, 2**31 - 1, 0, -(2**31)]
     assert compute("cvt.rzi.s64.f32 x, a;", I64, a=a[4:5]).tolist() == [-(2**63)]
     assert compute("cvt.rn.f32.s32 x, a;", F32, a=np.array([2**24 + 1], I32)).tolist() == [2.0**24]
+    clipped = compute("cvt.sat.f32.f32 x, a;", F32, a=np.array([-np.inf, -1, 1e-45, 0.5, 1.5, np.inf, np.nan], F32))
+    assert clipped.tolist() == np.array([0, 0, 1e-45, 0.5, 1, 1, 0], F32).tolist()
     half = compute("cvt.rn.f16.f32 x, a;", np.float16, a=np.array([1 + 2.0**-11, 70000, 2.0**-24], F32))
     assert half.tolist() == [1, np.inf, 2.0**-24]
     tf32 = compute("cvt.rna.tf32.f32 x, a;", F32, a=np.array([1 + 2.0**-11, -1 - 2.0**-11, 1 + 2.0**-12], F32))

@@ -6,7 +6,7 @@ elements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -16,6 +16,7 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
+from treadle.dialects.diagram.sharing import sharing_of
 
 FUNCTIONS = {
     **{"math.sqrt": (1, 11), "math.rsqrt": (1, 3), "math.cbrt": (2, 14), "math.powf": (1, 69)},
@@ -46,8 +47,11 @@ DIVISION, OF_DIVISOR = {"float": 3}, {"special": 1, "float": 4}
 """What a quotient takes of what is divided, and of the divisor: `div.full` scales both into the range of the
 reciprocal, which elements that one number divides have together (ptxas 13.0)."""
 
-PRODUCT, QUARTER, RECIPROCAL = {"float": 1}, {"float": 1}, {"special": 1}
+PRODUCT, QUARTER, RECIPROCAL = {"float": 1}, {"float": 1}, {"special": 1.0}
 """What it takes where the divisor is known to be in that range: of the quotient, of what is divided, of the divisor."""
+
+MULTIPLICATIONS = 3
+"""For each reciprocal that is shared: one takes the divisor into a product, and two take it out of the reciprocal."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Ite
     elif not is_by_reciprocal(op):
         kinds = {op.result: DIVISION, op.rhs: OF_DIVISOR}
     elif isinstance(op.lhs.owner, arith.ConstantOp):
-        kinds = {op.rhs: RECIPROCAL}
+        kinds = {op.rhs: _shared(op, is_quotient=True) or RECIPROCAL}
     else:
         kinds = {op.result: PRODUCT, op.lhs: QUARTER, op.rhs: RECIPROCAL}
     for value, factors in kinds.items():
@@ -130,15 +134,26 @@ def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Ite
             yield from (Labour(kind, factor, axes[value]) for kind, factor in factors.items())
 
 
-def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> dict[str, int]:
+def _shared(op: Operation, is_quotient: bool) -> dict[str, float]:
+    """What an element takes of a reciprocal that several share; nothing where none do. That of a quotient is multiplied
+    by a constant, once for all of them."""
+    if (sharing := sharing_of(op)) is None:
+        return {}
+    _, count = sharing
+    return {"special": 1 / count, "float": (MULTIPLICATIONS * (count - 1) + is_quotient) / count}
+
+
+def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> Mapping[str, float]:
     if isinstance(scalar, arith.ConstantOp) or scalar.name == "diagram.yield" or _is_swallowed(scalar, axes):
         return {}
     if isinstance(scalar, CHOICES):
         return {"select": 1}
     if is_approximate(scalar):
         one_plus = all(is_one_plus(use.operation) for use in scalar.results[0].uses)
-        counted = ONE_PLUS_APPROXIMATED if one_plus else APPROXIMATED
-        return dict(zip(("special", "float"), counted[scalar.name], strict=True))
+        special, others = (ONE_PLUS_APPROXIMATED if one_plus else APPROXIMATED)[scalar.name]
+        if shared := _shared(scalar, is_quotient=False):
+            special, others = special - 1 + shared["special"], others + shared["float"]
+        return {"special": special, "float": others}
     if scalar.name in FUNCTIONS:
         return dict(zip(("special", "float"), FUNCTIONS[scalar.name], strict=True))
     if scalar.name.startswith("math.") and scalar.name not in CHEAP_FUNCTIONS:
@@ -153,7 +168,7 @@ def _argument_counts(exponential: Operation) -> bool:
 
 def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> bool:
     """Whether an operation is part of the only one that uses it, which has the same axes, or of a shorter form."""
-    if _scales_approximation(scalar):
+    if _scales_approximation(scalar) or _clips_divisor(scalar):
         return True
     uses = [use.operation for use in scalar.results[0].uses] if scalar.results else []
     if len(uses) != 1:
@@ -180,6 +195,12 @@ def _shifts_exponent(op: Operation) -> bool:
     users = [use.operation.name for use in op.results[0].uses] if op.results else []
     is_sum = op.name == "arith.addf" and any(isinstance(each.owner, arith.ConstantOp) for each in op.operands)
     return is_sum and users == ["math.exp"]
+
+
+def _clips_divisor(op: Operation) -> bool:
+    """Whether an operation keeps a divisor in the range of those that share a reciprocal: a flag of what makes it."""
+    users = [use.operation for use in op.results[0].uses] if isinstance(op, arith.MinimumfOp) else []
+    return bool(users) and all(sharing_of(user) is not None for user in users)
 
 
 def _scales_approximation(op: Operation) -> bool:

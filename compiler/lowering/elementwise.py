@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from treadle.compiler.lowering.fragments import fragment_type, operand_of
 from treadle.compiler.lowering.invariants import Invariant, body_of, body_without, invariants_of
 from treadle.compiler.lowering.names import placed
+from treadle.compiler.lowering.sharing import share_among_present
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.diagram import CastOp, MapOp
@@ -23,6 +24,7 @@ def lower_map(lowering: KernelLowering, op: MapOp) -> SSAValue:
     few = [each for each in invariants_of(op) if layout.slice(each.axes).register_shape != layout.register_shape]
     made = [_lower_invariant(lowering, op, each, inputs, layout) for each in few]
     needed, body = body_without(op, [each.value for each in few])
+    share_among_present(lowering, op, body.block)
     given = [*(inputs[number] for number in needed), *made]
     result = lowering.emit(MapOp(given, fragment_type(lowering, op.result, layout), body))
     return placed(result, op, result.result, op.result)

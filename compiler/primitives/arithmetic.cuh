@@ -13,6 +13,25 @@ __device__ __forceinline__ float ${NAME}_approx(float x) {
 #endif
 }
 
+// primitive: divide_together; needs: rcp_approx
+// Each divisor becomes number / min(1, it), and one reciprocal serves them all, that of their product; each must be at
+// least 2^-62, or 2^-30 of four. Where one is NaN one at least of the results is. Clipping costs nothing: it is a flag
+// of what made the divisor (.sat, which makes 0 of NaN: then 0 and infinity meet in a product).
+template <int N>
+__device__ __forceinline__ void divide_together(float number, float (&divisors)[N]) {
+  static_assert(N == 2 || N == 4, "two or four share a reciprocal");
+  float products[N / 2];
+  UNROLL for (int i = 0; i < N; ++i) divisors[i] = __saturatef(divisors[i]);
+  UNROLL for (int i = 0; i < N / 2; ++i) products[i] = divisors[2 * i] * divisors[2 * i + 1];
+  const float whole = number * rcp_approx(N == 4 ? products[0] * products[N / 2 - 1] : products[0]);
+  UNROLL for (int i = 0; i < N / 2; ++i) {
+    const float each = N == 4 ? whole * products[N / 2 - 1 - i] : whole;
+    const float first = divisors[2 * i];
+    divisors[2 * i] = each * divisors[2 * i + 1];
+    divisors[2 * i + 1] = each * first;
+  }
+}
+
 // primitive: reciprocal
 // 1 / x, correctly rounded. PTX ISA 9.7.3, rcp.rn.
 __device__ __forceinline__ float reciprocal(float x) {

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts
 from treadle.compiler.printer.scalars import ScalarPrinter, bare, c_type, literal
+from treadle.compiler.printer.sharing import print_shared
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import Mode
@@ -17,6 +18,7 @@ from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, NARROW, SIXTEEN_BIT, STORED
+from treadle.dialects.diagram.sharing import sharing_in
 
 MOST_WRITTEN_OUT = 4
 """Neighbours of which pairs are converted without a loop."""
@@ -64,6 +66,8 @@ def print_index(writer: KernelWriter, op: cuda.IndexOp) -> None:
 
 def print_map(writer: KernelWriter, op: MapOp, is_kept: bool = False) -> None:
     """A map; `is_kept` says that what follows from each element stays behind it."""
+    if (shared := sharing_in(op.body.block)) is not None and print_shared(writer, op, shared, is_kept):
+        return
     layout = layout_of(op.result.type)
     name = writer.over(op.result, op.inputs, op)
     with writer.names.scope() if layout.register_shape else nullcontext():

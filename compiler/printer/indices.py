@@ -41,10 +41,18 @@ class Loop:
         """Whether the variable is that of the loop around."""
         return self.piece is not None and self.turns == 1
 
+    @property
+    def first(self) -> str:
+        return "0" if self.piece is None else times(self.piece.variable, self.turns)
+
     def __str__(self) -> str:
-        first = "0" if self.piece is None else times(self.piece.variable, self.turns)
-        last = str(self.turns) if self.piece is None else f"{first} + {self.turns}"
-        return f"UNROLL for (int {self.variable} = {first}; {self.variable} < {last}; ++{self.variable})"
+        return self.by(1, self.variable)
+
+    def by(self, step: int, variable: str) -> str:
+        """The loop over every so many turns."""
+        last = str(self.turns) if self.piece is None else f"{self.first} + {self.turns}"
+        forth = f"++{variable}" if step == 1 else f"{variable} += {step}"
+        return f"UNROLL for (int {variable} = {self.first}; {variable} < {last}; {forth})"
 
 
 def outermost(modes: Iterable[Mode], axis: str) -> Mode | None:

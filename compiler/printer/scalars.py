@@ -168,6 +168,18 @@ class ScalarPrinter:
             self._operation(op)
         raise DiagnosticException("the body of a map yields nothing")
 
+    def value(self, value: SSAValue, block: Block, given: Mapping[SSAValue, str]) -> str:
+        """The expression of a value of the body, given those of its arguments and of what else it is made of."""
+        self.texts |= given
+        needed = {value}
+        for op in reversed(list(block.ops)):
+            if op.results and op.results[0] in needed and op.results[0] not in given:
+                needed |= set(op.operands)
+        for op in block.ops:
+            if op.results and op.results[0] in needed and op.results[0] not in given:
+                self._operation(op)
+        return self.texts[value]
+
     def _operation(self, op: Operation) -> None:
         text = self._expression(op)
         result = op.results[0]
@@ -223,9 +235,10 @@ class ScalarPrinter:
                 self.uses.add(name)
             return f"{name}({', '.join(_bare(operand) for operand in operands)})"
         match op:
-            case arith.DivfOp() if _is_reciprocal(op):
+            case arith.DivfOp() if (number := _reciprocals(op)) is not None:
                 self.uses.add("rcp_approx")
-                return f"rcp_approx({_bare(operands[1])})"
+                reciprocal = f"rcp_approx({_bare(operands[1])})"
+                return reciprocal if number == 1 else f"({operands[0]} * {reciprocal})"
             case arith.DivfOp():
                 self.uses.add("divide")
                 return f"divide({_bare(operands[0])}, {_bare(operands[1])})"
@@ -293,9 +306,9 @@ class ScalarPrinter:
         return f"!({left} {opposite[predicate]} {right})"
 
 
-def _is_reciprocal(op: arith.DivfOp) -> bool:
-    """Whether a quotient is a reciprocal that the machine's own stands for."""
-    return is_by_reciprocal(op) and constant_of(op.lhs) == 1 and op.result.type == f32
+def _reciprocals(op: arith.DivfOp) -> float | None:
+    """How many reciprocals a quotient is that the machine's own stands for."""
+    return constant_of(op.lhs) if is_by_reciprocal(op) and op.result.type == f32 else None
 
 
 def _stays_in_32_bits(op: Operation) -> bool:

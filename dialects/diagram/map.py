@@ -32,6 +32,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS, STORED, ui8
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.sharing import check_sharing
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
 
@@ -116,6 +117,7 @@ class MapOp(DiagramOperation):
                         "axis (reduce it first, or add it to the result)"
                     )
         self._verify_body()
+        check_sharing(self.body.block, axes)
 
     def _verify_body(self) -> None:
         args = self.body.block.args

@@ -18,7 +18,7 @@ from treadle.runtime.ptx.machine.meanings import Step, meaning
 from treadle.runtime.ptx.machine.program import Program
 from treadle.runtime.ptx.machine.threads import Threads
 from treadle.runtime.ptx.machine.windows import from_generic, to_generic
-from treadle.runtime.ptx.text.instruction import Instruction, Vector
+from treadle.runtime.ptx.text.instruction import Instruction, Modifiers, Vector
 from treadle.runtime.ptx.types import TYPES, Array
 
 _INTEGERS = tuple(f"{kind}{size}" for kind in "us" for size in (8, 16, 32, 64))
@@ -80,6 +80,8 @@ def _unpack(instruction: Instruction, program: Program, type: str, count: int) -
 def convert(instruction: Instruction, program: Program) -> Step:
     """cvt{.rnd}{.ftz}{.satfinite}.dtype.atype: integers wrap or are extended; numbers are rounded."""
     modifiers = instruction.modifiers
+    if modifiers.flag("sat"):
+        return _clip(instruction, program, modifiers)
     rounding = modifiers.choice("rn", "rna", *INTEGER_ROUNDINGS, default="")
     ftz = modifiers.flag("ftz")
     finite = modifiers.flag("satfinite")
@@ -97,6 +99,13 @@ def convert(instruction: Instruction, program: Program) -> Step:
     if to in _INTEGERS and source in _INTEGERS:
         return _convert_integer(instruction, program, rounding, to, source)
     return _convert_one(instruction, program, rounding, to, source)
+
+
+def _clip(instruction: Instruction, program: Program, modifiers: Modifiers) -> Step:
+    """cvt.sat.f32.f32: what lies in [0, 1], the nearer end of it, or 0 of NaN."""
+    modifiers.require("f32", "f32")
+    modifiers.end()
+    return unary(instruction, program, lambda a: np.clip(np.where(np.isnan(a), a.dtype.type(0), a), 0, 1), "f32")
 
 
 def _convert_integer(instruction: Instruction, program: Program, rounding: str, to: str, source: str) -> Step:

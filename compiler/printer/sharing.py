@@ -1,0 +1,125 @@
+"""Print a map whose elements share reciprocals: the divisors of some neighbours, their quotients, and what is made of
+these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+from xdsl.dialects import arith
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.printer.indices import Loop, add, subscripts
+from treadle.compiler.printer.scalars import ScalarPrinter, bare, float_literal
+from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects.cuda.tiles import layout_of
+from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram.approximations import constant_of
+from treadle.dialects.diagram.sharing import sharing_of
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Registers of a thread that share a reciprocal: of each loop, so many turns."""
+
+    loops: Sequence[Loop]
+    counts: Sequence[int]
+    each: str
+    """The name of their number."""
+    firsts: Mapping[str, str]
+    """Where a loop is in groups, the name of where one begins, by the name of the loop's variable."""
+
+    @property
+    def size(self) -> int:
+        return prod(self.counts)
+
+    @property
+    def around(self) -> list[Loop | str]:
+        """The loops over groups."""
+        taken = zip(self.loops, self.counts, strict=True)
+        alone = [(loop, count) for loop, count in taken if count < loop.turns or count == 1]
+        return [loop if count == 1 else loop.by(count, self.firsts[loop.variable]) for loop, count in alone]
+
+    @property
+    def within(self) -> str:
+        """The loop over a group."""
+        return f"UNROLL for (int {self.each} = 0; {self.each} < {self.size}; ++{self.each})"
+
+    @property
+    def places(self) -> str:
+        """The statement that gives the loops' variables their values at one of a group."""
+        texts: list[str] = []
+        below = self.size
+        for loop, count in zip(self.loops, self.counts, strict=True):
+            if count == 1:
+                continue
+            digit = f"{self.each} / {below // count}" if below > count else self.each
+            digit += f" % {count}" if below < self.size else ""
+            below //= count
+            first = self.firsts[loop.variable] if count < loop.turns else loop.first
+            texts.append(f"{loop.variable} = {add([first, digit])}")
+        return f"const int {', '.join(texts)};"
+
+
+def print_shared(writer: KernelWriter, op: MapOp, shared: Operation, is_kept: bool) -> bool:
+    """A map one quotient of which has a reciprocal for several elements; not where a thread has no two of those that
+    may share one."""
+    assert isinstance(shared, arith.DivfOp)
+    assert isinstance(shared.rhs.owner, arith.MinimumfOp)
+    divisor, number, layout = shared.rhs.owner.lhs, constant_of(shared.lhs), layout_of(op.result.type)
+    assert number is not None
+    with writer.names.scope():
+        group = _group(writer, writer.loops_over(tuple(layout.register)), shared)
+        if group.size == 1:
+            return False
+    name = writer.over(op.result, op.inputs, op)
+    with writer.names.scope():
+        group = _group(writer, writer.loops_over(tuple(layout.register)), shared)
+        divisors = writer.names.fresh("divisors")
+        own, element = f"{divisors}[{group.each}]", f"{name}{subscripts(layout, group.loops)}"
+        made = _statements(writer, op, group, divisor, {}, own)
+        after = _statements(writer, op, group, op.yielded, {shared.result: own}, element)
+        after += [f"{writer.call('keep')}({element});"] if is_kept else []
+        lines = [f"float {divisors}[{group.size}];  // that share a reciprocal"]
+        lines += _block(group.within, made)
+        lines += [f"{writer.call('divide_together')}({float_literal(number)}, {divisors});"]
+        lines += _block(group.within, after)
+        writer.text.nest(group.around, lines)
+    return True
+
+
+def _group(writer: KernelWriter, loops: Sequence[Loop], shared: Operation) -> _Group:
+    """As many of the registers that lie next to each other along the axis as may share a reciprocal, if there are."""
+    sharing = sharing_of(shared)
+    assert sharing is not None
+    axis, left = sharing
+    counts = dict.fromkeys(loops, 1)
+    for loop in sorted(loops, key=lambda loop: loop.mode.stride):
+        if loop.mode.axis == axis and not loop.is_given:
+            counts[loop] = gcd(loop.turns, left)
+            left //= counts[loop]
+    stepped = [loop for loop, count in counts.items() if 1 < count < loop.turns]
+    firsts = {loop.variable: writer.names.fresh(f"{loop.variable}_first") for loop in stepped}
+    return _Group(loops, list(counts.values()), writer.names.fresh("each"), firsts)
+
+
+def _statements(
+    writer: KernelWriter, op: MapOp, group: _Group, value: SSAValue, given: Mapping[SSAValue, str], target: str
+) -> list[str]:
+    """What makes one value of the body, at one of a group."""
+    statements = [group.places]
+
+    def declare(type: str, hint: str | None, text: str) -> str:
+        constant = writer.names.fresh(hint)
+        statements.append(f"const {type} {constant} = {bare(text)};")
+        return constant
+
+    inputs = zip(op.body.block.args, op.inputs, strict=True)
+    known: dict[SSAValue, str] = {own: writer.element(operand, group.loops) for own, operand in inputs}
+    text = ScalarPrinter(writer.uses, declare).value(value, op.body.block, known | dict(given))
+    return [*statements, f"{target} = {bare(text)};"]
+
+
+def _block(head: str, statements: Sequence[str]) -> list[str]:
+    return [f"{head} {{", *(f"  {each}" for each in statements), "}"]
