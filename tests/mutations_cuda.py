@@ -13,6 +13,14 @@ MUTATIONS: dict[str, Mutation] = {
         " or smallest < LEAST_DIVISOR",
         "",
     ),
+    # Reciprocals that are shared.
+    "sharing: a cap is scaled twice": ("diagram_expand_approximations", "2 * cap * scale", "2 * cap * scale * scale"),
+    "sharing: a quotient is not scaled": (
+        "diagram_expand_approximations",
+        "constant * scale_of(op) / summand",
+        "constant / summand",
+    ),
+    "sharing: of one element for all": ("compiler/printer/sharing", "add([first, digit])", "add([first, '0'])"),
     # Lists of pieces.
     "selections: the list is read one too late": (
         "compiler/printer/selections",

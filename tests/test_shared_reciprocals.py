@@ -193,7 +193,7 @@ def test_infinities_and_nan(name: str, machine: str) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_masked_nan_stays_where_it_is(machine: str) -> None:
     """Whole pieces share reciprocals, and no piece does where a condition leaves elements out."""
-    made = compiled(causal(), machine=machine)
+    made = compiled(masked("x <= q"), machine=machine)
     assert "divide_together(" in made.text
     sizes = {"b": 1, "h": 1, "q": 400, "x": 400}
     query, key, value = map(np.array, made.inputs(sizes))
@@ -206,10 +206,26 @@ def test_a_masked_nan_stays_where_it_is(machine: str) -> None:
     assert np.isnan(found[0, 0, 302]).all()
 
 
-def causal() -> str:
-    """Capped scores of causal attention."""
-    masked = '  %U = diagram.where %T if "x <= q" : !S\n  %P = diagram.apply @softmax(%U)'
-    return example("soft_cap").replace("  %P = diagram.apply @softmax(%T)", masked)
+def masked(condition: str, given: str = "") -> str:
+    """Capped scores, where a condition holds."""
+    capped = f'  %U = diagram.where %T if "{condition}"{given} : !S\n  %P = diagram.apply @softmax(%U)'
+    return example("soft_cap").replace("  %P = diagram.apply @softmax(%T)", capped)
+
+
+@needs_compiler
+def test_a_nan_that_data_leave_out() -> None:
+    """Where every piece is tested no neighbours share."""
+    keys = array("i32", x=None)
+    text = masked("s[x] == 1", f" with (s = %kept : {keys})").replace("%V: !V)", f"%V: !V, %kept: {keys})")
+    made = compiled(text, machine="a100")
+    query, key, value, kept = map(np.array, made.inputs({"b": 1, "h": 1, "q": 70, "x": 400}))
+    kept[:] = 1
+    kept[9] = 0
+    query[0, 0, 3, 5] = np.inf
+    key[..., 5] = np.abs(key[..., 5]) + 1
+    key[0, 0, 9, 5] = 0  # times infinity: the score is NaN, and absent
+    (found,) = made.run((query, key, value, kept))
+    assert np.isfinite(found).all()
 
 
 SCORES, ROWS, COLUMNS = array("f32", q=None, x=None), array("f32", q=None), array("f32", x=None)

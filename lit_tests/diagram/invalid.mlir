@@ -757,3 +757,48 @@ func.func @f(%z: tensor<6xf32, #diagram.array<[z]>>) -> tensor<2x3xf32, #diagram
   %K = diagram.expand %z z as [y, x] : tensor<6xf32, #diagram.array<[z]>> -> tensor<2x3xf32, #diagram.array<[x, y]>>
   func.return %K : tensor<2x3xf32, #diagram.array<[x, y]>>
 }
+
+// -----
+
+// CHECK: 'diagram.shared' is #diagram.sizes of one axis, along which 2 or 4 share, not #diagram.sizes<x = 3>
+func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %t = math.tanh %s fastmath<afn> {diagram.shared = #diagram.sizes<x = 3>} : f32
+    diagram.yield %t : f32
+  }
+  func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
+}
+
+// -----
+
+// CHECK: 'diagram.shared' along 'z', which is no axis of the map
+func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %t = math.tanh %s fastmath<afn> {diagram.shared = #diagram.sizes<z = 2>} : f32
+    diagram.yield %t : f32
+  }
+  func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
+}
+
+// -----
+
+// CHECK: 'math.tanh' has 'diagram.shared': only a tanh with the flag afn or a quotient with arcp, in f32, may
+func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %t = math.tanh %s {diagram.shared = #diagram.sizes<x = 2>} : f32
+    diagram.yield %t : f32
+  }
+  func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
+}
+
+// -----
+
+// CHECK: 2 operations of a body have 'diagram.shared': one may
+func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %t = math.tanh %s fastmath<afn> {diagram.shared = #diagram.sizes<x = 2>} : f32
+    %u = math.tanh %t fastmath<afn> {diagram.shared = #diagram.sizes<x = 2>} : f32
+    diagram.yield %u : f32
+  }
+  func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
+}

@@ -16,6 +16,24 @@
 !near = tensor<4xf32, #diagram.array<[i], level = register>>
 !laid = tensor<4xf32, #diagram.array<[i], level = shared, layout = "rows">>
 
+// Neighbours that share a reciprocal.
+
+// CHECK-LABEL: func.func @shared
+// CHECK: math.tanh %s fastmath<afn> {diagram.shared = #diagram.sizes<k = 4>} : f32
+// CHECK: arith.divf %one, %s fastmath<arcp> {diagram.shared = #diagram.sizes<i = 2>} : f32
+func.func @shared(%F: !F) -> (!F, !F) {
+  %T = diagram.map (%s = %F : !F) -> !F {
+    %t = math.tanh %s fastmath<afn> {diagram.shared = #diagram.sizes<k = 4>} : f32
+    diagram.yield %t : f32
+  }
+  %R = diagram.map (%s = %F : !F) -> !F {
+    %one = arith.constant 1.0 : f32
+    %r = arith.divf %one, %s fastmath<arcp> {diagram.shared = #diagram.sizes<i = 2>} : f32
+    diagram.yield %r : f32
+  }
+  func.return %T, %R : !F, !F
+}
+
 // Products, plainly, into an array, and as tf32.
 
 // CHECK-LABEL: func.func @contract
