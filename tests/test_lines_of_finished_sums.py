@@ -81,15 +81,13 @@ def test_no_sector_is_asked_for_twice(name: str, line: str, machine: str) -> Non
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (program("attention_alibi"), "slope"),
-        (program("attention_sink"), "sink"),
         (program("attention_lengths"), "len"),
         (program("attention_segments"), "first"),
     ],
-    ids=["slopes of heads", "sinks of heads", "lengths", "first keys"],
+    ids=["lengths", "first keys"],
 )
 def test_what_is_loaded(text: str, line: str, machine: str) -> None:
-    """Single numbers of a group, and by what its streams begin and end."""
+    """By what the streams of a group begin and end."""
     assert coming(made(text, machine)[1], line) == {cuda.LoadOp}
 
 

@@ -100,10 +100,23 @@ def _loaded_alike(pending: PendingLoad, type: Attribute) -> SSAValue | None:
 
 def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:
     """What is read of a line stays in registers for what is computed next; of other tiles a thread has more to hold."""
-    if is_line(tile.type) and (read := _read_before(lowering, tile, type)) is not None:
+    if not is_line(tile.type):
+        return hinted(lowering.emit(cuda.ReadOp(tile, type)).result, source)
+    if (read := _read_before(lowering, tile, type)) is not None:
         return read
-    read = lowering.emit(cuda.ReadOp(tile, type))
-    return hinted(read.result, source)
+    if not _is_shared_by_steps(lowering, tile):
+        return hinted(lowering.emit(cuda.ReadOp(tile, type)).result, source)
+    if (tile, type) not in lowering.shared_reads:
+        with lowering.inside(lowering.top):
+            read = lowering.emit(cuda.ReadOp(tile, type))
+        lowering.shared_reads[tile, type] = hinted(read.result, source)
+    return lowering.shared_reads[tile, type]
+
+
+def _is_shared_by_steps(lowering: KernelLowering, tile: SSAValue) -> bool:
+    """Whether what is read of a tile within a loop is the same in all turns."""
+    changing = lowering.offsets.keys() - lowering.plan.group_axes.keys()
+    return lowering.block is not lowering.top and not changing & set(axes_of(tile.type))
 
 
 def _read_before(lowering: KernelLowering, tile: SSAValue, type: Attribute) -> SSAValue | None:

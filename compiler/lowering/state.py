@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, UnitAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from treadle.compiler.lowering.held import Held
 from treadle.compiler.lowering.layouts import Layouts
@@ -62,6 +62,10 @@ class KernelLowering:
     allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
     left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Left operands that the steps of a stream share, by tile: read once, before the loop."""
+    shared_reads: dict[tuple[SSAValue, Attribute], SSAValue] = field(
+        default_factory=dict[tuple[SSAValue, Attribute], SSAValue]
+    )
+    """Lines that the steps of a stream share, by tile and fragment: likewise."""
     unfilled: set[WhereOp] = field(default_factory=set[WhereOp])
     """Conditions that are tested before each reduction, because no one number serves for what they exclude."""
     filled: dict[str, set[SSAValue]] = field(default_factory=dict[str, set[SSAValue]])

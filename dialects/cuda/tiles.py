@@ -115,12 +115,12 @@ WORD = 4
 
 
 def is_line(type: Attribute) -> bool:
-    """Whether a tile in rows is one line, such as a number for each column of a product: lanes copy them one by one,
-    with no alignment but that of a number, and the whole tile is little. Narrower ones than words they load and
-    store."""
+    """Whether a tile in rows is one line, such as a number for each column of a product, or one number: lanes copy them
+    one by one, with no alignment but that of a number, and the whole tile is little. Narrower ones than words they load
+    and store."""
     if not is_shared(type) or is_boxed(type):
         return False
-    return sum(extent != 1 for extent in rows_of(type).shape) == 1
+    return sum(extent != 1 for extent in rows_of(type).shape) <= 1
 
 
 def lies_along(type: Attribute, axis: str) -> bool:

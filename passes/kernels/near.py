@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -14,7 +15,8 @@ from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 
 def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | None, stream: str | None) -> bool:
     """Whether products read it there, or each step of a stream meets the result of a product, or what the next product
-    takes, with it, element by element: as a matrix, or as a line, one number for each column."""
+    takes, with it, element by element: as a matrix, or as a line, one number for each column; or whether it is a number
+    of the group, or one for each row."""
     if is_multiplied(value):
         return True
     if row is None or stream is None or not axes_of(value.type):
@@ -22,7 +24,7 @@ def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | 
     if not all(isinstance(use.operation, MapOp | CastOp | WhereOp) for use in value.uses):
         return False
     if stream not in axes_of(value.type):
-        return _finishes(value, row, stream, products)
+        return _finishes(value, row, stream, products) or _is_of_group(value, row, products)
     weights = [each for op in products for each in (op.result, op.lhs, op.rhs)]
     met = [axes for each in weights if {row, stream} <= (axes := frozenset(axes_of(each.type)))]
     last = axes_of(value.type)[-1] == stream
@@ -39,6 +41,31 @@ def _finishes(value: SSAValue, row: str, stream: str, products: Sequence[Contrac
     of_one = [op for op in products if (column in axes_of(op.lhs.type)) is not (column in axes_of(op.rhs.type))]
     met = [axes for op in of_one if {row, column} <= (axes := frozenset(axes_of(op.result.type)))]
     return column != row and bool(met) and _is_line(value, row, met)
+
+
+def _is_of_group(value: SSAValue, row: str, products: Sequence[ContractOp]) -> bool:
+    """Whether it is a word that all warps of a block need, or one for each row: each warp would ask for its sector, and
+    for those in which its rows begin and end. A copy goes with what all meet for anyhow, before the first product. What
+    conditions ask for may say where streams begin and end, before which nothing is copied."""
+    batches = {
+        axis
+        for op in products
+        for axis in axes_of(op.result.type)
+        if axis in axes_of(op.lhs.type) and axis in axes_of(op.rhs.type)
+    }
+    is_word = format_of(value.type).size == WORD
+    return is_word and set(axes_of(value.type)) <= {row, *batches} and not _is_asked_for(value)
+
+
+def _is_asked_for(value: SSAValue) -> bool:
+    """Whether a condition asks for it, or for what is computed of it alone."""
+    for use in value.uses:
+        op = use.operation
+        if not isinstance(op, MapOp | CastOp):
+            return True
+        if set(axes_of(op.results[0].type)) <= set(axes_of(value.type)) and _is_asked_for(op.results[0]):
+            return True
+    return False
 
 
 def _is_matrix(value: SSAValue, row: str, products: Sequence[ContractOp]) -> bool:
