@@ -224,19 +224,20 @@ def test_what_rows_in_registers_cost() -> None:
     """Where a lane keeps its own neighbours, rows go through shared memory for narrower vectors, and no sector is asked
     for again; a number that each warp needs beside products is: the report says how often."""
     kernels: dict[str, KernelOp] = {}
-    for name in ("softmax", "attention_sink"):
+    for name in ("softmax", "attention_sink", "attention_lengths"):
         module = parse_module((programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"))
         run_pipeline(module, Options(arch="sm_80"))
         (kernels[name],) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
-    assert all(each.traffic.is_fewest for each in variants(kernels["softmax"]))
-    assert not any("the fewest are" in line for line in alignment_lines(kernels["softmax"]))
-    kernel = kernels["attention_sink"]
+    for name in ("softmax", "attention_sink"):
+        assert all(each.traffic.is_fewest for each in variants(kernels[name]))
+        assert not any("the fewest are" in line for line in alignment_lines(kernels[name]))
+    kernel = kernels["attention_lengths"]
     moved = variants(kernel)[-1].traffic
     assert moved.sectors > moved.fewest_sectors
     *_, any_strides, why = list(alignment_lines(kernel))
     assert f"{moved.sectors:,} sectors, the fewest are {moved.fewest_sectors:,} (" in any_strides
     assert why.startswith(
-        "  sink[h] loaded: 4 sectors, the fewest are 1: a tile on the way would spare 3 and 4 requests"
+        "  len[b] loaded: 4 sectors, the fewest are 1: a tile on the way would spare 3 and 4 requests"
     )
 
 

@@ -114,9 +114,12 @@ def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSA
 
 
 def _is_shared_by_steps(lowering: KernelLowering, tile: SSAValue) -> bool:
-    """Whether what is read of a tile within a loop is the same in all turns."""
+    """Whether what is read of a tile within a loop is the same in all turns: nothing but copies before it fills it."""
     changing = lowering.offsets.keys() - lowering.plan.group_axes.keys()
-    return lowering.block is not lowering.top and not changing & set(axes_of(tile.type))
+    if lowering.block is lowering.top or changing & set(axes_of(tile.type)):
+        return False
+    fills = [use.operation for use in tile.uses if isinstance(use.operation, cuda.CopyOp | cuda.WriteOp)]
+    return all(isinstance(op, cuda.CopyOp) and op.parent is lowering.top for op in fills)
 
 
 def _read_before(lowering: KernelLowering, tile: SSAValue, type: Attribute) -> SSAValue | None:
