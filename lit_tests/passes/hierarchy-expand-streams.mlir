@@ -179,3 +179,41 @@ func.func @elements(%X: tensor<?x?xf32, #diagram.array<[i, j]>>, %table: !b) -> 
   }
   func.return %t : tensor<?xf32, #diagram.array<[i]>>
 }
+
+!heads_Q = tensor<?x?x16xf16, #diagram.array<[h, q, d]>>
+!heads_K = tensor<?x?x16xf16, #diagram.array<[h, x, d]>>
+!heads_word = tensor<?xf32, #diagram.array<[h]>>
+!heads_half = tensor<?xf16, #diagram.array<[h]>>
+!heads_row = tensor<?x?xf32, #diagram.array<[h, q]>>
+!near_Q = tensor<?x?x16xf16, #diagram.array<[h, q, d], level = device>>
+!near_K = tensor<?x?x16xf16, #diagram.array<[h, x, d], level = device>>
+!near_word = tensor<?xf32, #diagram.array<[h], level = device>>
+!near_half = tensor<?xf16, #diagram.array<[h], level = device>>
+!near_row = tensor<?x?xf32, #diagram.array<[h, q], level = device>>
+!near_S = tensor<?x?x?xf32, #diagram.array<[h, q, x], level = register>>
+!near_m = tensor<?x?xf32, #diagram.array<[h, q], level = register>>
+
+// A word of a group, and one for each of its rows, come to shared memory once for the block, with what products read.
+// Narrower numbers are loaded, which no lane copies asynchronously.
+// CHECK-LABEL: func.func @words
+// CHECK-DAG:     hierarchy.load %slope_in : {{.*}} -> tensor<1xf32, #diagram.array<[h], level = shared>>
+// CHECK-DAG:     hierarchy.load %half_in : {{.*}} -> tensor<1xf16, #diagram.array<[h], level = register>>
+// CHECK-DAG:     hierarchy.load %row_in : {{.*}} -> tensor<1x32xf32, #diagram.array<[h, q], level = shared>>
+func.func @words(%Q: !heads_Q, %K: !heads_K, %slope: !heads_word, %half: !heads_half, %row: !heads_row) -> !heads_row {
+  %m = hierarchy.kernel @words (%Q_in = %Q : !heads_Q as !near_Q, %K_in = %K : !heads_K as !near_K,
+      %slope_in = %slope : !heads_word as !near_word, %half_in = %half : !heads_half as !near_half,
+      %row_in = %row : !heads_row as !near_row) -> (!heads_row)
+      schedule #hierarchy.schedule<group = [h = 1, q = 32], stream = [x = 48], whole = [d = 16], warps = [q = 2]> {
+    %S = diagram.contract %Q_in, %K_in over [d] accumulate f32 : !near_Q, !near_K -> !near_S
+    %T = diagram.map (%s = %S : !near_S, %a = %slope_in : !near_word, %b = %half_in : !near_half, %c = %row_in : !near_row) -> !near_S {
+      %w = arith.extf %b : f16 to f32
+      %u = arith.mulf %s, %a : f32
+      %v = arith.mulf %u, %w : f32
+      %t = arith.addf %v, %c : f32
+      diagram.yield %t : f32
+    }
+    %m = diagram.reduce max %T over [x] : !near_S -> !near_m
+    hierarchy.yield %m : !near_m
+  }
+  func.return %m : !heads_row
+}
