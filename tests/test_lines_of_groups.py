@@ -19,6 +19,7 @@ from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda import kernel_names
 from treadle.dialects.cuda.tiles import is_line
+from treadle.dialects.diagram.array import axes_of
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend
@@ -111,7 +112,9 @@ def run(name: str, machine: str, seed: int, changed: str | None = None) -> bool:
     """Whether the results of printed kernels are right, with data that arrive as a seed says."""
     algorithm, module = made(name, machine)
     function = entry_function(algorithm)
-    inputs = make_inputs(function, axis_sizes(function, SIZES), seed)
+    axes = {axis for value in function.body.block.args for axis in axes_of(value.type)}
+    sizes = {axis: size for axis, size in SIZES.items() if axis in axes}
+    inputs = make_inputs(function, axis_sizes(function, sizes), seed)
     backend = EmulatorBackend(changed or print_cuda(module), kernel_names(module), seed=seed)
     outputs = HostExecution(module, backend).run(entry_function(module), inputs)
     return all(verdict.ok for verdict in verify(algorithm, inputs, outputs, "emulator"))
