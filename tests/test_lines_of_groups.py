@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdsl.dialects import scf
@@ -114,7 +115,7 @@ def run(name: str, machine: str, seed: int, changed: str | None = None) -> bool:
     function = entry_function(algorithm)
     axes = {axis for value in function.body.block.args for axis in axes_of(value.type)}
     sizes = {axis: size for axis, size in SIZES.items() if axis in axes}
-    inputs = make_inputs(function, axis_sizes(function, sizes), seed)
+    inputs: list[Any] = list(make_inputs(function, axis_sizes(function, sizes), seed))
     backend = EmulatorBackend(changed or print_cuda(module), kernel_names(module), seed=seed)
     outputs = HostExecution(module, backend).run(entry_function(module), inputs)
     return all(verdict.ok for verdict in verify(algorithm, inputs, outputs, "emulator"))
