@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 from treadle.compiler.layouts.accesses import Access
 from treadle.compiler.layouts.conflicts import Phase, Wavefronts, by_rank, count_phases, phases_of
@@ -42,9 +43,10 @@ def choose_rows(axes: tuple[str, ...], extents: tuple[int, ...], element_bytes: 
     takes the least memory; of those no swizzle before a swizzle.
 
     Tried are rows without padding and with 1 to 7 chunks of it, each plain and with every swizzle of at most 3 bits
-    that looks at no more than 8 rows and stays in the row; at last swizzles that tell rows 8 apart from each other,
-    which no padding does: a tile that is transposed has 8 elements of a column in each lane. The first without
-    conflicts is taken, so that the result is conflict-free if any of them is, and otherwise says what it costs."""
+    that looks at no more than 8 rows and stays in the row; at last swizzles that tell rows 8 or 16 apart from each
+    other, which no padding does: a tile that is transposed has 8 elements of a column in each lane, of a byte 16. The
+    first without conflicts is taken, so that the result is conflict-free if any of them is, and otherwise says what it
+    costs."""
     costs = [_Cost(access) for access in accesses]
     best: Choice | None = None
     for rows in candidates(extents, element_bytes):
@@ -70,7 +72,9 @@ def candidates(extents: Sequence[int], element_bytes: int) -> Iterator[RowsAttr]
             for shift in range(4 - bits):
                 if (chunks + pad) % (1 << bits) == 0 and (bits, shift) != natural:
                     yield tile_rows(extents, element_bytes, pad, (bits, shift))
-    yield from (tile_rows(extents, element_bytes, 0, (bits, 3)) for bits in (3, 2, 1) if chunks % (1 << bits) == 0)
+    for shift, bits in product((3, 4), (3, 2, 1)):
+        if chunks % (1 << bits) == 0:
+            yield tile_rows(extents, element_bytes, 0, (bits, shift))
 
 
 class _Cost:
@@ -79,14 +83,14 @@ class _Cost:
 
     def __init__(self, access: Access):
         self.access = access
-        self.phases: dict[bool, tuple[tuple[Phase, int], ...]] = {}
-        """By whether a swizzle looks at more than 8 rows: phases as far apart are not alike then."""
+        self.phases: dict[int, tuple[tuple[Phase, int], ...]] = {}
+        """By how many bits of a row a swizzle looks at, 3 at least: rows that differ in one of them are not alike."""
 
     def __call__(self, tile: Tile) -> Wavefronts:
         proved = by_rank(self.access, tile)
         if proved is not None:
             return proved
-        looks_far = tile.rows.swizzle_bits + tile.rows.swizzle_shift > 3
-        if looks_far not in self.phases:
-            self.phases[looks_far] = phases_of(self.access, tile)
-        return count_phases(self.phases[looks_far], self.access.width, tile)
+        reach = max(tile.rows.swizzle_bits + tile.rows.swizzle_shift, 3)
+        if reach not in self.phases:
+            self.phases[reach] = phases_of(self.access, tile)
+        return count_phases(self.phases[reach], self.access.width, tile)

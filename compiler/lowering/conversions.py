@@ -46,8 +46,11 @@ def is_exchanged(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> boo
 def loaded_layout(type: Attribute, buffer: Attribute) -> LayoutAttr:
     """The layout in which a fragment is loaded: its own, or where that asks for sectors twice, one that asks for each
     once and is exchanged, if that is the cheaper. (16 bits in the pairs of an accumulator, 8 rows and 16 columns: two
-    requests reach into 8 lines each, 18; or one does, and neighbours exchange a pair, 9 and 5.)"""
+    requests reach into 8 lines each, 18; or one does, and neighbours exchange a pair, 9 and 5.) Neighbours that a
+    thread has in registers apart from each other are loaded into some that follow each other."""
     layout, sizes, bytes = layout_of(type), sizes_of(type), FORMAT_BYTES[str(format_of(type))]
+    if sizes and (turned := layout.neighbours_last(next(reversed(sizes)))) is not None:
+        return turned
     wide = of_whole_sectors(layout, next(reversed(sizes)), bytes) if sizes else None
     if wide is None or is_fewest(layout, buffer, sizes):
         return layout

@@ -85,7 +85,9 @@ def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribu
         )
         load.partial = lowering.partial_mark(pending.bounds)
         result = placed(load, pending.op, load.result, source)
-        if layout != layout_of(type):
+        if layout != layout_of(type) and stays_in_threads(layout, layout_of(type)):
+            result = hinted(lowering.emit(renumbered(result, type)).result, source)
+        elif layout != layout_of(type):
             exchange = lowering.emit(cuda.ExchangeOp(result, type))
             result = placed(exchange, pending.op, exchange.result, source)
         ends = [axis for axis in axes_of(source.type) if _is_whole(lowering, axis)]

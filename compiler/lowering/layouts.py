@@ -329,11 +329,13 @@ def reduced_axes(value: SSAValue) -> set[str]:
 def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = ()) -> LayoutAttr:
     """A tile in rows of vectors: the contiguous axis over neighbouring lanes, 16 bytes each; lanes that are left
     over, and the warps, over the other axes. An axis in `whole` is not divided among warps beside products: threads of
-    one warp reduce over it together."""
+    one warp reduce over it together. Where what is loaded has its rows along another axis, a lane has a word of these,
+    too: it reads words, and turns them in registers."""
     main = contiguous_axis(plan, axes)
     names = [axis for axis in axes if axis != main] + [axis for axis in axes if axis == main]
     if main not in axes and names:
         main = names[-1]
+    across, most = _turned_rows(plan, main, axes)
     warps = _spread_warps(plan, names, whole)
     lanes_left = LANES
     register: list[Mode] = []
@@ -343,6 +345,8 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = (
     for axis in reversed(names):
         size = axes[axis]
         held = min(widest_vector(plan), _floor_power(size)) if axis == main else 1
+        if axis == across:
+            held = min(most, _floor_power(size))
         vector = min(neighbours_in_vector(plan, axes), held)
         count = warps.get(axis, 1)
         # Lanes that the other warps make idle along this axis lie along another one, if there is one.
@@ -352,10 +356,25 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = (
         lane.insert(0, Mode(axis, lanes, vector))
         warp.insert(0, Mode(axis, count, vector * lanes))
         register.insert(0, Mode(axis, _ceil(size, vector * lanes * count), vector * lanes * count))
-        inner += [Mode(axis, vector, 1)]
+        inner.insert(0, Mode(axis, vector, 1))
     replicas = Mode("", lanes_left, 0)
     idle = Mode("", plan.warp_count // _product(warps.values()), 0)
     return LayoutAttr((*register, *inner), (replicas, *lane), (idle, *warp))
+
+
+def _turned_rows(plan: KernelPlan, main: str | None, axes: Mapping[str, int]) -> tuple[str | None, int]:
+    """The axis along which an array that is loaded has its rows, if threads have theirs along another one; and how many
+    neighbours of it a thread takes: a word, but only as long as every thread has some. (Where nothing is reduced: that
+    is done along the rows of lanes.)"""
+    if main is None or plan.contractions or any(isinstance(op, ReduceOp) for op in plan.group.walk()):
+        return None, 1
+    for op in plan.group.walk():
+        rows = list(plan.wide_axes(op.result)) if isinstance(op, LoadOp) else []
+        if main in rows and rows[-1] != main and rows[-1] in axes:
+            threads = LANES * plan.warp_count * min(neighbours_in_vector(plan, axes), axes[main])
+            word = max(4 // format_of(op.results[0].type).size, 1)
+            return rows[-1], min(word, _floor_power(_product(axes.values()) // threads))
+    return None, 1
 
 
 def in_every_warp(plan: KernelPlan, value: SSAValue) -> LayoutAttr:

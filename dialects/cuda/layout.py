@@ -175,6 +175,15 @@ class LayoutAttr(ParametrizedAttribute):
         """The same threads, forgetting the registers: equal for layouts between which values need not move."""
         return LayoutAttr((), self.lane, self.warp)
 
+    def neighbours_last(self, axis: str) -> LayoutAttr | None:
+        """The same threads, with neighbours along an axis in registers that follow each other, if a thread has some;
+        None if they do already."""
+        *others, last = [*self.register] or [Mode("", 1, 0)]
+        near = next((mode for mode in others if (mode.axis, mode.stride) == (axis, 1)), None)
+        if near is None or (last.axis, last.stride) == (axis, 1):
+            return None
+        return LayoutAttr((*(mode for mode in self.register if mode != near), near), self.lane, self.warp)
+
     def coordinates(self, registers: Sequence[int], lane: int, warp: int) -> dict[str, int]:
         """Coordinates of the element that a thread holds in one register."""
         found = dict.fromkeys(self.axes(), 0)
