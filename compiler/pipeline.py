@@ -82,6 +82,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-compose-maps"),
         # once maps are composed, so that it is seen what is made of a number; before sizes, whose costs then are those
         _step("diagram-allow-approximations"),
+        _step("diagram-transpose-operands"),  # once maps are composed, which are what kernels will compute
         _step("diagram-widen-operands"),  # before fusion, so that what is widened is widened where it is used
         *_recompute(options),  # before fusion, which cannot join what sums one array along different axes
         _fusion(options),  # decides what is one kernel: everything below looks at one at a time

@@ -39,6 +39,7 @@ PASSES: dict[str, str] = {
     "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",
     "diagram-compose-maps": "treadle.passes.diagram_compose_maps:DiagramComposeMapsPass",
+    "diagram-transpose-operands": "treadle.passes.diagram_transpose_operands:DiagramTransposeOperandsPass",
     "diagram-widen-operands": "treadle.passes.diagram_widen_operands:DiagramWidenOperandsPass",
     "diagram-reassociate": "treadle.passes.diagram_reassociate:DiagramReassociatePass",
     "diagram-recompute": "treadle.passes.diagram_recompute:DiagramRecomputePass",

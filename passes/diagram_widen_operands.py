@@ -13,20 +13,19 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.diagram import CastOp, ContractOp
-from treadle.dialects.diagram.array import axes_of, format_of, with_format
-from treadle.dialects.diagram.formats import BYTES, STORED
+from treadle.dialects.diagram.array import format_of, with_format
+from treadle.dialects.diagram.formats import BYTES
 from treadle.passes._functions import diagram_blocks, fresh_hint, functions, label, note
+from treadle.passes.products.eight_bit import why_not_multiplied
 
 PASS = "diagram-widen-operands"
-
-FIRST_WITH_F8 = 89
-"""The first compute capability whose tensor cores multiply 8-bit floats (PTX ISA 9.7.14.5, mma)."""
 
 
 @dataclass(frozen=True)
 class DiagramWidenOperandsPass(ModulePass):
     """Widen the operands of 8-bit products to f16 where the machine's tensor cores do not take 8 bits. They do from
-    sm_89 on, and along rows of memory only: the axis that is summed over must be the last one of both operands.
+    sm_89 on, and along rows of memory only: the axis that is summed over must be the last one of both operands
+    (which `diagram-transpose-operands` has made it where that is faster).
 
     Before, for sm_80:
 
@@ -92,22 +91,3 @@ def _widened(op: ContractOp, operand: SSAValue) -> SSAValue:
 def _wide_format(operand: SSAValue) -> Attribute:
     """A format that holds every number of the operand's, and in which sums of products stay exact."""
     return i32 if str(format_of(operand.type)) in BYTES else f16
-
-
-def why_not_multiplied(op: ContractOp, machine: Machine) -> str | None:
-    """Why the machine does not multiply these operands in 8 bits; None where it does, or where they have more."""
-    formats = {str(format_of(op.lhs.type)), str(format_of(op.rhs.type))}
-    if not formats <= set(STORED):
-        return None
-    integers = formats <= set(BYTES)
-    if integers and "i8" not in machine.rates.tensor:
-        return f"{machine.name} has no rate of products of i8"
-    if not integers and machine.capability < FIRST_WITH_F8:
-        return f"the tensor cores of {machine.arch} multiply no 8-bit floats"
-    for operand in (op.lhs, op.rhs):
-        if axes_of(operand.type)[-1:] != op.over_axes[-1:]:
-            return (
-                f"8-bit operands are multiplied along rows of memory, and {label(operand)}"
-                f"[{', '.join(axes_of(operand.type))}] has another last axis than {op.over_axes[-1]}"
-            )
-    return None

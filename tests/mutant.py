@@ -71,6 +71,8 @@ REASSOCIATED: dict[str, tuple[dict[str, tuple[str | int, ...]], tuple[dict[str, 
 """Programs whose products of products are made in another order: what the pass is asked for, and sizes."""
 TRANSPOSED: dict[str, tuple[str, ...]] = {"tests/programs/channels_last.mlir": ("A", "B", "C16")}
 """Programs whose arrays are transposed for their kernels."""
+TRANSPOSED_OPERANDS: dict[str, tuple[str, ...]] = {"tests/programs/across_the_sum.mlir": ("B", "F8")}
+"""Programs whose 8-bit operands are transposed."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_90a",)}, "does not run on a100"),
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_89",)}, "sm_89 does not run on a100"),
@@ -78,6 +80,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "streaming", {"axis": ("m",), "kernel": ("matmul",)}, "'m' is reduced by nothing"),
     ("examples/matmul.mlir", "tiling", {"axis": ("k",)}, "'k' is reduced by %C"),
     ("examples/matmul.mlir", "hierarchy-transpose-arrays", {"arrays": ("A",)}, "there is no array %A to transpose"),
+    (
+        "examples/matmul_int8.mlir",
+        "diagram-transpose-operands",
+        {"operands": ("W",)},
+        "there is no array %W to transpose",
+    ),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("d",), "size": (48,)}, "must cover evenly"),
@@ -96,6 +104,8 @@ FIRST = {
     "passes/kernels/transposed": "tests/programs/channels_last.mlir",
     "passes/expressions/moments": "examples/cross_entropy.mlir",
     "passes/expressions/polynomials": "examples/layer_norm.mlir",
+    "passes/products/transposed_operands": "tests/programs/across_the_sum.mlir",
+    "diagram_transpose_operands": "examples/matmul_int8.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
     "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",
     "passes/products/chunked_products": "tests/programs/products_of_products.mlir",
@@ -125,6 +135,7 @@ PARTS, LENGTH = 3, 7
 SPLIT = "hierarchy-split-streams"
 REASSOCIATE = "diagram-reassociate"
 TRANSPOSE = "hierarchy-transpose-arrays"
+TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
 
@@ -162,6 +173,10 @@ def survives(first: str | None) -> bool:
     ]
     everything += [
         (path, ({},), Options(), ArgSpec(TRANSPOSE, {"arrays": names})) for path, names in TRANSPOSED.items()
+    ]
+    everything += [
+        (path, ({}, {"k": 5}), Options(), ArgSpec(TRANSPOSE_OPERANDS, {"operands": names}))
+        for path, names in TRANSPOSED_OPERANDS.items()
     ]
     in_order = [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]
     for path in BOUNDARIES:

@@ -517,6 +517,21 @@ MUTATIONS: dict[str, Mutation] = {
         "lambda leaf: inner.get(leaf.value, leaf))",
         "lambda leaf: next(iter(inner.values()), leaf))",
     ),
+    "transpose operands: what a condition leaves out counts": (
+        "passes/products/transposed_operands",
+        "wanted = _through_conditions(each, known)",
+        "wanted = moved",
+    ),
+    "transpose operands: what others have in its order, too": (
+        "passes/products/transposed_operands",
+        "if not isinstance(operand.value, OpResult) or not is_made_by_name(operand.value):",
+        "if False:",
+    ),
+    "transpose operands: any array that is named": (
+        "diagram_transpose_operands",
+        "if missing := [name for name in self.operands if name not in done]:",
+        "if missing := []:",
+    ),
     "widen: one operand for the other": (
         "diagram_widen_operands",
         "op.operands = [wide[op.lhs], wide[op.rhs]]",

@@ -297,6 +297,7 @@ ORACLES: dict[str, Oracle] = {
     "matmul_epilogue": lambda x, w, bias: (F.silu(F.linear(x, w, bias)),),
     "matmul_int4": matmul_int4,
     "matmul_int8": lambda x, w, x_scale, w_scale: (x @ w.T * x_scale[:, None] * w_scale,),
+    "matmul_int8_nn": lambda x, w, x_scale, w_scale: (x @ w * x_scale[:, None] * w_scale,),
     "matmul_gelu": lambda x, w, bias: (F.gelu(F.linear(x, w, bias)),),
     "matmul_nt": lambda a, b: (a @ b.T,),
     "matmul_residual": lambda h, w, bias, x: (x + F.linear(h, w.T, bias),),

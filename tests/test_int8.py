@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import treadle
 import treadle.language as tl
-from roads import array, compiled
+from roads import Road, array, compiled
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes, run_pipeline
 from treadle.compiler.primitives import source
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
@@ -95,9 +95,21 @@ def test_sums_of_products_are_exact(lhs: str, rhs: str, machine: str):
     if machine == "h100" and along_rows:  # lanes bring what no tensor copy does, too
         assert of_warpgroups
         assert not used
-    else:
+    else:  # what lies across the sum lanes transpose on the way
         assert not of_warpgroups
-        assert used == ({"m16n8k32_s32"} if along_rows else {"fma"})
+        assert used == {"m16n8k32_s32"}
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_sums_without_tensor_cores_are_exact(machine: str):
+    """Where nothing is transposed, products across the sum are of i32."""
+    algorithm = parse_module(product("mk", "kn"))
+    module = algorithm.clone()
+    run_passes(module, [each for each in pipeline(Options(machine)) if each.name != "diagram-transpose-operands"])
+    road = Road(algorithm, module, print_cuda(module))
+    assert {op.instruction.data for op in module.walk() if isinstance(op, cuda.ProductOp)} == {"fma"}
+    for sizes in ({"m": 33, "n": 65, "k": 47}, {"m": 9, "n": 8, "k": 0}):
+        road.check(sizes)
 
 
 def test_sums_wrap_in_32_bits():

@@ -21,6 +21,7 @@ NAMES = (
     "diagram-hoist-factors",
     "diagram-compose-maps",
     "diagram-allow-approximations",
+    "diagram-transpose-operands",
     "diagram-widen-operands",
     "diagram-recompute",
     "fusion",
@@ -34,7 +35,11 @@ NAMES = (
     "cuda-cluster",
 )
 
-OPTIONS = {"hierarchy-split-streams": {"parts": (2,)}, "cuda-cluster": {"size": (2,)}}
+OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
+    "hierarchy-split-streams": {"parts": (2,)},
+    "cuda-cluster": {"size": (2,)},
+    "diagram-transpose-operands": {"operands": ("W",)},
+}
 """What the docstring's example is made with."""
 
 

@@ -3,7 +3,7 @@ tile of shared memory, which is written and read back."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
@@ -38,8 +38,10 @@ def computes_with(users: Iterable[Operation]) -> bool:
 
 
 def written(operand: SSAValue) -> Labour:
-    """The stores of a computed operand to its tile."""
-    return Labour("shared", width_of(operand.type) / SHARED_WORD, axes_of(operand.type))
+    """The stores of a computed operand to its tile; one for each element, where lanes have its neighbours along another
+    axis than the tile."""
+    words = 1 if _is_turned(operand) else width_of(operand.type) / SHARED_WORD
+    return Labour("shared", words, axes_of(operand.type))
 
 
 def read_back(piece: SSAValue, in_rows: bool) -> Labour:
@@ -50,6 +52,22 @@ def read_back(piece: SSAValue, in_rows: bool) -> Labour:
     if width_of(piece.type) >= SHARED_WORD:
         return Labour("shared", 1 / 2, axes_of(piece.type))
     return Labour("ldmatrix", 1 / 8, axes_of(piece.type))
+
+
+def _is_turned(value: SSAValue) -> bool:
+    """Whether a value is computed of arrays that lie in rows over the lanes, along another axis than its own rows."""
+    axes = axes_of(value.type)
+    rows = [found[-1] for each in _loaded(value) if (found := axes_of(each.type)) and {*found} == {*axes}]
+    return bool(rows) and axes[-1] not in rows
+
+
+def _loaded(value: SSAValue) -> Iterator[SSAValue]:
+    """The arrays of which a value is computed element by element."""
+    if isinstance(value, BlockArgument) or isinstance(value.owner, LoadOp):
+        yield value
+    elif isinstance(value.owner, MapOp | CastOp | WhereOp):
+        for operand in value.owner.operands:
+            yield from _loaded(operand)
 
 
 def _is_left(use: Operation, operand: SSAValue, row: str) -> bool:

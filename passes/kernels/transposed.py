@@ -53,17 +53,17 @@ def _save_in_order(value: SSAValue, axes: tuple[str, ...]) -> SSAValue:
     maker = value.owner
     assert isinstance(maker, KernelOp)
     for each in in_same_order(yielded_as(maker, value)):
-        _reorder(each, axes)
+        reorder(each, axes)
     for reader in dict.fromkeys(use.operation for use in value.uses):
         if isinstance(reader, KernelOp):
             _take_in_order(reader, value, axes)
-    return _reorder(value, axes)
+    return reorder(value, axes)
 
 
 def _take_in_order(kernel: KernelOp, value: SSAValue, axes: tuple[str, ...]) -> None:
     for argument in arguments_of(kernel, value):
         for each in in_same_order(argument):
-            _reorder(each, axes)
+            reorder(each, axes)
 
 
 def _copied_before(kernel: KernelOp, turn: Transposition) -> KernelOp:
@@ -82,8 +82,8 @@ def _copied_behind(kernel: KernelOp, turn: Transposition) -> KernelOp:
     before, hint = reordered(turn.value.type, axes_of(turn.value.type)), turn.value.name_hint
     users = {use.operation for use in turn.value.uses}
     for each in in_same_order(yielded_as(kernel, turn.value)):
-        _reorder(each, turn.axes)
-    saved = _reorder(turn.value, turn.axes)
+        reorder(each, turn.axes)
+    saved = reorder(turn.value, turn.axes)
     copy = _copy(kernel, saved, before)
     Rewriter.insert_op(copy, InsertPoint.after(kernel))
     saved.replace_uses_with_if(copy.outputs[0], lambda use: use.operation in users)
@@ -136,7 +136,8 @@ def reordered(type: Attribute, axes: tuple[str, ...]) -> ArrayType:
     return array_type(format_of(type), {axis: sizes[axis] for axis in axes}, level_of(type))
 
 
-def _reorder(value: SSAValue, axes: tuple[str, ...]) -> SSAValue:
+def reorder(value: SSAValue, axes: tuple[str, ...]) -> SSAValue:
+    """Give a value another order of its axes; what is no array of these axes stays as it is."""
     if axes_of(value.type) == axes or set(axes_of(value.type)) != set(axes):
         return value
     assert isinstance(value, OpResult | BlockArgument)
