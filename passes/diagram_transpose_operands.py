@@ -70,7 +70,7 @@ class DiagramTransposeOperandsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine, done = machine_of(op), list[str]()
         for function in functions(op):
-            if kernels(function) or not function.body.blocks:
+            if kernels(function) or len(function.body.blocks) != 1:
                 continue
             found = transposed_operands(function.body.block, machine)
             if self.operands:
