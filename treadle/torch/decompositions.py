@@ -39,6 +39,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.linalg_vector_norm.default] = vector_norm
     table[aten.split_with_sizes.default] = split
     table[aten.repeat.default] = repeat
+    table[aten.copy.default] = copy
     table[aten.convolution.default] = convolution
     table[aten.constant_pad_nd.default] = pad
     table[aten.clamp.Tensor] = clamp
@@ -154,6 +155,13 @@ def pad(x: Any, widths: Sequence[int], value: float = 0) -> Any:
     if any(widths):
         return NotImplemented
     return x.clone(memory_format=torch.preserve_format)
+
+
+def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+    """What a tensor becomes that another one is written into: that one, in its format and its memory."""
+    if not isinstance(source, torch.Tensor) or x.device != source.device or not x.is_contiguous():
+        return NotImplemented
+    return source.to(x.dtype).expand(x.shape).clone(memory_format=torch.contiguous_format)
 
 
 def addmv(x: Any, matrix: Any, vector: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -111,10 +112,20 @@ def _logical(target: Any, bitwise: Any, symbol: str, function: Callable[..., Any
 
     def of_truths(body: Body, *operands: Any) -> Tensor:
         made = body.map(function, *operands)
+        said = [each for each in operands if not (symbol in ("and", "or") and _is_always(each, symbol == "and"))]
+        if 0 < len(said) < len(operands):
+            (rest,) = said
+            return replace(made, text=rest.text, named=rest.named)
         return body.said(made, symbol, *operands) if symbol in SAID else made
 
     COMPUTED[target] = lambda body, *operands: of_truths(body, *(truth(body, each) for each in operands))
     COMPUTED[bitwise] = of_truths
+
+
+def _is_always(operand: Any, value: bool) -> bool:
+    """Whether a tensor is that truth value everywhere, as far as the graph says."""
+    number = operand.array if isinstance(operand, Tensor) else operand
+    return isinstance(number, int) and number == int(value)
 
 
 def truth(body: Body, operand: Any) -> Any:

@@ -71,7 +71,10 @@ def _positions(table: Tensor, dim: int, index: Index, how: How) -> Tensor:
     size = table.shape[dim]
     if likely(size) > MOST_ROWS:
         raise Unsupported(f"an index along more than {MOST_ROWS} elements, which is not checked beforehand")
-    return index(size, how)
+    found = index(size, how)
+    if not found.axes:
+        raise Unsupported("an index of one element, which PyTorch looks up at once")
+    return found
 
 
 def _read(body: Body, table: Tensor, at: Mapping[int, Tensor], dims: Dims) -> Tensor:
@@ -82,9 +85,15 @@ def _read(body: Body, table: Tensor, at: Mapping[int, Tensor], dims: Dims) -> Te
     array = body.whole(table)
     places = {body.names[leaves(table.dims[dim])[0]]: found.text or "" for dim, found in at.items()}
     named = {name: each.value for found in at.values() for name, each in found.named.items()}
-    names = [body.names[axis] for axes in dims for axis in leaves(axes)]
+    repeated = {body.names[axis] for axes in dims for axis in leaves(axes)} - _asked_for(array, at)
+    names = [name for axes in dims for axis in leaves(axes) if (name := body.names[axis]) not in repeated]
     read = body.graph.read(array.value, [places.get(name, name) for name in array.axes], names, True, named)
     return body.tensor(dims, Array(body.graph, read))
+
+
+def _asked_for(array: Array, at: Mapping[int, Tensor]) -> set[str]:
+    """The axes along which elements differ: along others an index is repeated."""
+    return {*array.axes} | {axis for found in at.values() for each in found.named.values() for axis in each.axes}
 
 
 __all__ = ["LOOKUPS", "Index"]

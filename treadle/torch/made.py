@@ -34,6 +34,16 @@ def shape_of(node: Node) -> Sequence[Any]:
     return tuple(node.meta["val"].shape)
 
 
+def is_contiguous(node: Node) -> bool:
+    """Whether elements lie in memory in the order of their dimensions, without gaps."""
+    expected: Any = 1
+    for size, stride in zip(reversed(shape_of(node)), reversed(node.meta["val"].stride()), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected = expected * size
+    return True
+
+
 def _described(value: Any, shape: Sequence[Any] | None, dtype: torch.dtype | None) -> Any:
     """What a graph knows of a tensor like another, whole in memory."""
     shape = tuple(value.shape if shape is None else shape)
@@ -44,4 +54,4 @@ def _described(value: Any, shape: Sequence[Any] | None, dtype: torch.dtype | Non
     return value.new_empty(shape, dtype=kind)
 
 
-__all__ = ["made_of", "shape_of"]
+__all__ = ["is_contiguous", "made_of", "shape_of"]

@@ -1,15 +1,20 @@
 # pyright: standard
 """What a graph asks for in more words than it needs: results that nobody reads, a maximum that is subtracted before a
-softmax, tensors that are put together and taken apart again."""
+softmax, tensors that are put together and taken apart again, or beside nothing; indices and masks that say what
+positions do."""
 
 from __future__ import annotations
 
 from operator import getitem
 from typing import Any
 
+import torch
 from torch.fx import Graph, Node
 
 from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
+from treadle.torch.conditions import ask_again
+from treadle.torch.made import is_contiguous, made_of, shape_of
+from treadle.torch.positions import read_in_order
 from treadle.torch.registry import aten
 
 EXTREMA: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
@@ -20,7 +25,30 @@ def simplify(graph: Graph) -> None:
     """Write a graph with fewer operations, which give the same."""
     _ask_for_extrema_alone(graph)
     _subtract_once(graph)
+    _leave_out_nothing(graph)
     take_apart(graph)
+    read_in_order(graph)
+    ask_again(graph)
+
+
+def _leave_out_nothing(graph: Graph) -> None:
+    """Parts of a concatenation that have no elements, as those of a cache before its first step, are not asked for."""
+    for node in graph.find_nodes(op="call_function", target=aten.cat.default):
+        tensors: Any = node.args[0]
+        parts = [each for each in tensors if not any(isinstance(size, int) and size == 0 for size in shape_of(each))]
+        if len(parts) in (0, len(tensors)) or any(_format(each) != _format(node) for each in parts):
+            continue
+        if len(parts) > 1:
+            node.args = (parts, *node.args[1:])
+        elif is_contiguous(node):
+            with graph.inserting_before(node):
+                made = made_of(graph, node, aten.clone.default, parts, {"memory_format": torch.contiguous_format})
+            node.replace_all_uses_with(made)
+            graph.erase_node(node)
+
+
+def _format(node: Node) -> torch.dtype:
+    return node.meta["val"].dtype
 
 
 def _subtract_once(graph: Graph) -> None:

@@ -1,0 +1,162 @@
+# pyright: standard
+"""Masks as models make them: once, from positions and from a mask of keys that is looked up, and for all layers. Under
+`torch.compile(backend="treadle")` each kernel asks for positions itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._pytree import tree_leaves
+
+from treadle.torch import Report
+from treadle.torch.backend import make_backend
+from treadle.torch.options import Options
+
+BATCH, LENGTH, WIDTH = 2, 9, 8
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    yield
+    torch._dynamo.reset()
+
+
+def check(function: Any, *given: Any, dynamic: bool = False) -> Report:
+    report = Report()
+    backend = make_backend(Options.of({"backend": "interpreter"}), report.graphs.append)
+    with torch.no_grad():
+        found, wanted = torch.compile(function, backend=backend, dynamic=dynamic)(*given), function(*given)
+    for a, b in zip(tree_leaves(found), tree_leaves(wanted), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+        assert a.stride() == b.stride()
+    return report
+
+
+def conditions(report: Report) -> list[str]:
+    """What programs say of the elements that count."""
+    lines = [line for each in report.taken for line in each.kernel.diagram.splitlines()]
+    return [line for line in lines if "where" in line and "<=" in line]
+
+
+def inputs(batch: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows, and which of the keys count: the first are padding."""
+    counts = torch.ones(batch, LENGTH, dtype=torch.bool)
+    counts[0, :3] = False
+    return torch.randn(batch, 2, LENGTH, WIDTH), counts
+
+
+def looked_up(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Causal, and over keys that count, as `transformers` writes it."""
+    batch, q, k = (torch.arange(size) for size in (x.shape[0], x.shape[-2], x.shape[-2]))
+    q, k = (q + 0)[None, None, :, None], (k + 0)[None, None, None, :]
+    every = torch.ones((), dtype=torch.bool)
+    return every & (k <= q) & counts[batch[:, None, None, None], k]
+
+
+def layers(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    mask = looked_up(x, counts)
+    for _ in range(2):
+        x = F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+    return x
+
+
+@pytest.mark.parametrize("batch", [1, BATCH])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_layers_under_one_mask(dynamic: bool, batch: int) -> None:
+    report = check(layers, *inputs(batch), dynamic=dynamic)
+    assert not report.left, report
+    assert len(conditions(report)) == 2, [each.kernel.diagram for each in report.taken]
+
+
+def test_windows() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        q, k = torch.arange(LENGTH)[:, None], torch.arange(LENGTH)
+        mask = (k <= q) & (q - k < 4)
+        for _ in range(2):
+            x = F.scaled_dot_product_attention(x, x, x, attn_mask=mask[None, None])
+        return x
+
+    report = check(function, inputs()[0])
+    assert not report.left, report
+    assert len(conditions(report)) == 2
+
+
+def test_a_mask_of_numbers_is_read() -> None:
+    """What is computed of numbers is no condition, and computed once."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        mask = (torch.arange(LENGTH) <= torch.arange(LENGTH)[:, None]) & (w.cumsum(0) > 0)
+        for _ in range(2):
+            x = F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+        return x
+
+    report = check(function, inputs()[0], torch.randn(LENGTH))
+    assert sum("cumsum" in each.operation for each in report.left) == 1
+
+
+ORDERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "one index": (lambda x: x[torch.arange(3)], (3, 4)),
+    "its dimension is not the first": (lambda x: x[:, torch.arange(4)], (3, 4)),
+    "two": (lambda x: x[torch.arange(3)[:, None], torch.arange(4)], (3, 4)),
+    "two, in the other order": (lambda x: x[torch.arange(3), torch.arange(4)[:, None]], (3, 4)),
+    "a diagonal": (lambda x: x[torch.arange(3), torch.arange(3)], (3, 3)),
+    "with other dimensions": (lambda x: x[torch.arange(3)[:, None, None], torch.arange(4)[:, None]], (3, 4, 5)),
+    "repeated": (lambda x: x[torch.arange(3)[:, None].expand(3, 2)], (3, 4)),
+    "a part": (lambda x: x[torch.arange(2)], (3, 4)),
+    "from the second on": (lambda x: x[torch.arange(2) + 1], (3, 4)),
+    "every other": (lambda x: x[torch.arange(0, 3, 2)], (3, 4)),
+    "of one element": (lambda x: x[torch.arange(1)[:, None], torch.arange(4)], (1, 4)),
+    "a list": (lambda x: x[:, [1, 2]], (3, 4)),
+    "a list of one": (lambda x: x[..., [-2], :], (2, 3, 4)),
+    "a list that ends": (lambda x: x[:, [-2, -1]], (3, 4)),
+    "a list around the end": (lambda x: x[:, [-1, 0]], (3, 4)),
+    "columns": (lambda x: x.t()[torch.arange(4)], (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_index_that_is_all_positions(name: str) -> None:
+    """Given away, its memory is its own; read by a kernel, it costs nothing."""
+    function, shape = ORDERS[name]
+    given = torch.randn(shape)
+    check(function, given)
+    report = check(lambda x: torch.softmax(function(x * 2), -1), given)
+    assert report.taken
+
+
+def test_what_is_given_away_is_not_the_argument() -> None:
+    made = torch.compile(lambda x: x[torch.arange(3)[:, None], torch.arange(4)], backend="treadle")
+    given = torch.randn(3, 4)
+    with torch.no_grad():
+        made(given).add_(1)
+    assert not torch.equal(made(given), given + 1)
+
+
+def test_parts_without_elements() -> None:
+    """A cache before its first step."""
+
+    def function(k: torch.Tensor, v: torch.Tensor, x: torch.Tensor) -> Any:
+        keys, values = (torch.cat([torch.tensor([]), each.transpose(1, 2)], -2) for each in (k, v))
+        return F.scaled_dot_product_attention(x, keys, values), keys, torch.cat([x[:, :, :0], x, x], 2)
+
+    k, v = (torch.randn(BATCH, LENGTH, 2, WIDTH) for _ in range(2))
+    report = check(function, k, v, inputs()[0])
+    assert {each.reason for each in report.left} == {"one operation alone gains nothing"}, report
+
+
+def test_what_is_written_into_a_tensor() -> None:
+    """All of it, from another format and one row for all."""
+
+    def function(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        state = torch.tanh(x)
+        state.copy_(row)
+        return torch.softmax(state * 2, -1)
+
+    report = check(function, torch.randn(5, 8), torch.randn(8).half())
+    assert not report.left, report
