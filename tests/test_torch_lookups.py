@@ -73,6 +73,7 @@ FORMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "index in the middle": (lambda w, i: w[:, i].softmax(-1), lambda: (table(3, 9, 32), words(4, below=9))),
     "two indices": (lambda w, i, b: w[b, i].softmax(-1), lambda: (table(3, 9, 32), words(3, 4, below=9), batch())),
     "index that is a part": (lambda w, i: w[i[:, 1::2]].softmax(-1), lambda: (table(), words(3, 8))),
+    "index that is repeated": (lambda w, i: w[i.expand(3, 7)].softmax(-1), lambda: (table(), words(1, 7))),
     "rows, gathered": (
         lambda w, i: w.gather(1, i[..., None].expand(-1, -1, 32)).softmax(-1),
         lambda: (table(3, 9, 32), words(3, 9, below=9)),
@@ -115,6 +116,14 @@ def test_rows_and_their_norm_are_one_program() -> None:
     assert "embedding" in str(report)
     (each,) = report.taken
     assert each.kernel.diagram.count("diagram.read") == 1
+
+
+def test_one_row_is_pytorchs() -> None:
+    """As of one word that is decoded."""
+    made, report = compiled(lambda w, i: F.embedding(i, w).softmax(-1), backend="interpreter")
+    given = table(), words(1, 1)
+    torch.testing.assert_close(made(*given), F.embedding(given[1], given[0]).softmax(-1))
+    assert {each.reason for each in report.left} == {"an index of one element, which PyTorch looks up at once"}
 
 
 # -- what there is not ---------------------------------------------------------------------------

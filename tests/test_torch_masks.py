@@ -160,3 +160,25 @@ def test_what_is_written_into_a_tensor() -> None:
 
     report = check(function, torch.randn(5, 8), torch.randn(8).half())
     assert not report.left, report
+
+
+LENGTHS = ((5, 9), (9, 9), (10, 12))
+"""Different at first, so that they are two symbols, then equal by chance, then different within the same classes."""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, table: torch.softmax(table[torch.arange(x.shape[0])], 0),
+        lambda x, table: torch.softmax(torch.cat([table, x]), 0)[: x.shape[0]].sum(0),
+    ],
+    ids=["looked up", "cut off"],
+)
+def test_lengths_that_are_equal_by_chance(function: Callable[..., Any]) -> None:
+    made = torch.compile(
+        function, backend=make_backend(Options.of({"backend": "interpreter"}), lambda _: None), dynamic=True
+    )
+    with torch.no_grad():
+        for first, second in LENGTHS:
+            given = torch.randn(first, 8), torch.randn(second, 8)
+            torch.testing.assert_close(made(*given), function(*given), atol=1e-5, rtol=1e-5)

@@ -23,7 +23,7 @@ from treadle.torch.pieces import LEFT, Piece, best_pieces
 from treadle.torch.program import Entries, Program, translate
 from treadle.torch.report import GraphReport, Left, Taken
 from treadle.torch.simplified import simplify
-from treadle.torch.symbols import Symbols, symbols_of
+from treadle.torch.symbols import Symbols, recording, symbols_of
 from treadle.torch.tensors import Indivisible, Unsupported
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def pieces_of(
 ) -> tuple[dict[Node, str], list[Attempt]]:
     """The nodes that stay with PyTorch, and why, and the pieces that the others are cut into; the graph is simplified.
     Memory counts where it is trained; `makes`: the kernels of the pieces can be made."""
-    simplify(graph)
+    _simplified(graph)
     groups = grouped(graph)
     attempts = _Attempts(options, trains)
     found: list[Attempt] = []
@@ -133,6 +133,14 @@ def pieces_of(
                 pieces = best_pieces(nodes, attempts)
             found += pieces
     return groups.left, found
+
+
+def _simplified(graph: Graph) -> None:
+    """What was asked of the sizes that are there has to hold of all that the graph serves."""
+    with recording(graph.nodes) as symbols:
+        simplify(graph)
+        if symbols is not None:
+            symbols.required |= dict.fromkeys(symbols.found)
 
 
 class _Attempts:
