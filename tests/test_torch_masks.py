@@ -182,3 +182,29 @@ def test_lengths_that_are_equal_by_chance(function: Callable[..., Any]) -> None:
         for first, second in LENGTHS:
             given = torch.randn(first, 8), torch.randn(second, 8)
             torch.testing.assert_close(made(*given), function(*given), atol=1e-5, rtol=1e-5)
+
+
+def test_a_cache_that_grows() -> None:
+    """How many keys there are, and how many the mask of keys has, are two symbols of one number."""
+
+    def function(x: torch.Tensor, keys: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        keys = torch.cat([keys, x], 2)
+        q, k = torch.arange(x.shape[2]) + (keys.shape[2] - x.shape[2]), torch.arange(keys.shape[2])
+        mask = (k <= q[:, None]) & counts[torch.arange(x.shape[0])[:, None, None, None], k]
+        for _ in range(2):
+            x = F.scaled_dot_product_attention(x, keys, keys, attn_mask=mask)
+        return x
+
+    report = Report()
+    made = torch.compile(
+        function, backend=make_backend(Options.of({"backend": "interpreter"}), report.graphs.append), dynamic=True
+    )
+    counts = torch.arange(24) > torch.tensor([[2], [-1]])
+    with torch.no_grad():
+        for length, known in ((2, 5), (1, 7), (1, 8), (3, 11), (3, 13), (3, 12)):
+            given = torch.randn(2, 2, length, 8), torch.randn(2, 2, known, 8), counts[:, : length + known]
+            torch.testing.assert_close(made(*given), function(*given), atol=1e-5, rtol=1e-5)
+            longer = *given[:2], counts[:, : length + known + 3]
+            torch.testing.assert_close(made(*longer), function(*given), atol=1e-5, rtol=1e-5)
+    assert {each.operation for each in report.left} == {"cat.default"}, report
+    assert conditions(report)

@@ -22,16 +22,22 @@ def made_of(
     kwargs: Any = None,
     shape: Sequence[Any] | None = None,
     dtype: torch.dtype | None = None,
+    strides: Sequence[Any] | None = None,
 ) -> Node:
-    """An operation whose result is like that of another, of this shape and format if they are named."""
+    """An operation whose result is like that of another, of this shape and format, and as it lies in memory if that is
+    said."""
     made = graph.call_function(target, tuple(args), dict(kwargs or {}))
     made.meta.update(like.meta)
-    made.meta["val"] = _described(like.meta["val"], shape, dtype)
+    made.meta["val"] = _described(like.meta["val"], shape, dtype, strides)
     return made
 
 
 def shape_of(node: Node) -> Sequence[Any]:
     return tuple(node.meta["val"].shape)
+
+
+def strides_of(node: Node) -> Sequence[Any]:
+    return tuple(node.meta["val"].stride())
 
 
 def is_contiguous(node: Node) -> bool:
@@ -44,14 +50,17 @@ def is_contiguous(node: Node) -> bool:
     return True
 
 
-def _described(value: Any, shape: Sequence[Any] | None, dtype: torch.dtype | None) -> Any:
-    """What a graph knows of a tensor like another, whole in memory."""
+def _described(
+    value: Any, shape: Sequence[Any] | None, dtype: torch.dtype | None, strides: Sequence[Any] | None
+) -> Any:
+    """What a graph knows of a tensor like another, whole in memory if nothing else is said."""
     shape = tuple(value.shape if shape is None else shape)
     kind = dtype or value.dtype
-    if isinstance(value, Described):
+    if strides is None:
         strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
-        return replace(value, shape=shape, strides=strides, dtype=kind)
-    return value.new_empty(shape, dtype=kind)
+    if isinstance(value, Described):
+        return replace(value, shape=shape, strides=tuple(strides), dtype=kind)
+    return value.new_empty_strided(shape, tuple(strides), dtype=kind)
 
 
-__all__ = ["is_contiguous", "made_of", "shape_of"]
+__all__ = ["is_contiguous", "made_of", "shape_of", "strides_of"]
