@@ -208,3 +208,20 @@ def test_a_cache_that_grows() -> None:
             torch.testing.assert_close(made(*longer), function(*given), atol=1e-5, rtol=1e-5)
     assert {each.operation for each in report.left} == {"cat.default"}, report
     assert conditions(report)
+
+
+def test_the_length_of_a_mask_is_no_width() -> None:
+    """One set of kernels serves a mask of each length."""
+
+    def function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x * counts.sum(-1, keepdim=True, dtype=torch.int32), -1)
+
+    report = Report()
+    made = torch.compile(function, backend=make_backend(Options.of({"backend": "interpreter"}), report.graphs.append))
+    x, counts = torch.randn(2, 8), torch.rand(2, 16) > 0.5
+    for length in (9, 10, 13, 16):
+        given = counts[:, :length].clone()
+        torch._dynamo.mark_dynamic(given, 1)
+        torch.testing.assert_close(made(x, given), function(x, given))
+    assert report.taken
+    assert not report.anew, report

@@ -64,7 +64,8 @@ def widths_of(module: GraphModule) -> list[sympy.Symbol]:
             continue
         *first, width = value.shape
         other.update(symbol for formula in _formulas(first) for symbol in formula.free_symbols)
-        last |= dict.fromkeys(symbol for formula in _formulas([width]) for symbol in formula.free_symbols)
+        if value.is_floating_point():
+            last |= dict.fromkeys(symbol for formula in _formulas([width]) for symbol in formula.free_symbols)
     return [symbol for symbol in last if symbol not in other]
 
 
