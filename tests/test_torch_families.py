@@ -22,16 +22,44 @@ IMAGE = {
 }
 LATENT = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
 ENCODER_DECODER = {"vocab_size": 50, "d_model": 32}
+BOTH_SIDES = {
+    **{f"{side}_layers": 1 for side in ("encoder", "decoder")},
+    **{f"{side}_attention_heads": 4 for side in ("encoder", "decoder")},
+    **{f"{side}_ffn_dim": 48 for side in ("encoder", "decoder")},
+}
+SPACE = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 4}
+WAVES = {
+    **{"conv_dim": [8, 8], "conv_kernel": [5, 3], "conv_stride": [4, 2], "num_feat_extract_layers": 2},
+    **{"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "apply_spec_augment": False},
+}
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("t5", {**ENCODER_DECODER, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_heads": 4}),
-    "bart": (
-        "bart",
+    "bart": ("bart", {**ENCODER_DECODER, **BOTH_SIDES}),
+    "whisper": (
+        "whisper",
         {
-            **ENCODER_DECODER,
-            **{f"{side}_layers": 1 for side in ("encoder", "decoder")},
-            **{f"{side}_attention_heads": 4 for side in ("encoder", "decoder")},
-            **{f"{side}_ffn_dim": 48 for side in ("encoder", "decoder")},
+            **{**ENCODER_DECODER, **BOTH_SIDES, "num_mel_bins": 8, "max_source_positions": 8},
+            **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1},
+        },
+    ),
+    "llama with padding": ("llama", SHARED),
+    "gptj with padding": ("gptj", {"vocab_size": 50, "n_embd": 32, "n_layer": 1, "n_head": 4, "rotary_dim": 4}),
+    "bamba with padding": ("bamba", {**SHARED, **SPACE, "num_hidden_layers": 2, "attn_layer_indices": [1]}),
+    "clip": (
+        "clip",
+        {
+            "text_config": {**SIZES, "max_position_embeddings": 8, "eos_token_id": 2, "projection_dim": 16},
+            "vision_config": {**IMAGE, "projection_dim": 16},
+            "projection_dim": 16,
+        },
+    ),
+    "wav2vec2": ("wav2vec2", {**SIZES, **WAVES}),
+    "perceiver": (
+        "perceiver",
+        {
+            **{"num_latents": 6, "d_latents": 32, "d_model": 16, "num_blocks": 1, "num_self_attends_per_block": 1},
+            **{"num_self_attention_heads": 4, "num_cross_attention_heads": 4},
         },
     ),
     "gpt_neox": ("gpt_neox", SIZES),
@@ -120,11 +148,23 @@ def compare(family: str, dtype: torch.dtype) -> Report:
 
 
 def inputs_of(family: str, dtype: torch.dtype) -> dict[str, Any]:
+    image = torch.randn(1, 3, 16, 16, dtype=dtype)
     if family in IMAGES:
-        return {"pixel_values": torch.randn(1, 3, 16, 16, dtype=dtype)}
+        return {"pixel_values": image}
+    if family == "whisper":
+        features, begun = torch.randn(2, 8, 16, dtype=dtype), torch.randint(3, 50, (2, 5))
+        return {"input_features": features, "decoder_input_ids": begun, "use_cache": False}
+    if family == "wav2vec2":
+        return {"input_values": torch.randn(2, 80, dtype=dtype)}
+    if family == "perceiver":
+        return {"inputs": torch.randn(2, 9, 16, dtype=dtype)}
     words = torch.randint(3, 50, (2, 8))
     if family in TWO_SIDED:
         return {"input_ids": words, "decoder_input_ids": words[:, :5], "use_cache": False}
+    if family == "clip":
+        return {"input_ids": words, "pixel_values": image.expand(2, -1, -1, -1)}
+    if "padding" in family:
+        return {"input_ids": words, "attention_mask": (torch.arange(8) >= torch.tensor([[3], [0]])).long()}
     return {"input_ids": words}
 
 

@@ -74,6 +74,18 @@ def test_layers_under_one_mask(dynamic: bool, batch: int) -> None:
     assert len(conditions(report)) == 2, [each.kernel.diagram for each in report.taken]
 
 
+def test_layers_under_one_mask_are_trained() -> None:
+    """With lengths that are symbols, in a trace of PyTorch's own."""
+    report = Report()
+    options = Options.of({"backend": "interpreter", "training": True})
+    made = torch.compile(layers, backend=make_backend(options, report.graphs.append), dynamic=True)
+    x, counts = inputs()
+    x.requires_grad_()
+    got, want = (torch.autograd.grad(function(x, counts).sin().sum(), x)[0] for function in (made, layers))
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+    assert {each.kind for each in report.graphs if each.taken} == {"forward", "backward"}
+
+
 def test_windows() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         q, k = torch.arange(LENGTH)[:, None], torch.arange(LENGTH)

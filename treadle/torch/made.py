@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, Node
 
 from treadle.torch.symbols import Described
@@ -60,7 +61,8 @@ def _described(
         strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
     if isinstance(value, Described):
         return replace(value, shape=shape, strides=tuple(strides), dtype=kind)
-    return value.new_empty_strided(shape, tuple(strides), dtype=kind)
+    with unset_fake_temporarily():  # of its own mode, whatever PyTorch traces meanwhile
+        return value.new_empty_strided(shape, tuple(strides), dtype=kind)
 
 
 __all__ = ["is_contiguous", "made_of", "shape_of", "strides_of"]
