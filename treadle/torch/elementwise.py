@@ -113,8 +113,7 @@ def _logical(target: Any, bitwise: Any, symbol: str, function: Callable[..., Any
     def of_truths(body: Body, *operands: Any) -> Tensor:
         made = body.map(function, *operands)
         said = [each for each in operands if not (symbol in ("and", "or") and _is_always(each, symbol == "and"))]
-        if 0 < len(said) < len(operands):
-            (rest,) = said
+        if len(said) < len(operands) and isinstance(rest := next(iter(said), None), Tensor):
             return replace(made, text=rest.text, named=rest.named)
         return body.said(made, symbol, *operands) if symbol in SAID else made
 
