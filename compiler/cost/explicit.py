@@ -48,6 +48,7 @@ from treadle.compiler.cost.roles import (
     results_of,
     vector_in_rows,
 )
+from treadle.compiler.cost.rows import made_in, met_in, reduced_later
 from treadle.compiler.cost.selected import asking, list_of
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.tasks import ADDRESS
@@ -293,7 +294,7 @@ class Walk:
         if not multiplied and not in_rows:
             self.in_register(array, piece)
         elif in_rows and self.inside and computes_with(use.operation for use in piece.uses):
-            self.hold("loaded", piece, along=piece)
+            self.hold("loaded", piece, along=_met_in(piece))
 
     def in_register(self, array: SSAValue, piece: SSAValue) -> None:
         """A piece that is held in registers; where a later stream loads the array again, the earlier one had it."""
@@ -312,16 +313,17 @@ class Walk:
         if self.inside:
             block = piece.owner.parent if isinstance(piece.owner, Operation) else piece.owner
             assert block is not None
-            self.hold("next" if is_needed_first(users, block.ops) else "loaded", piece, along=piece)
+            self.hold("next" if is_needed_first(users, block.ops) else "loaded", piece, along=_met_in(piece))
             self.addresses(piece)
             return
         in_steps = any(isinstance(user.parent_op(), StreamOp) for user in users)
-        self.hold("value" if in_steps else "loaded", piece, along=piece)
+        self.hold("value" if in_steps else "loaded", piece, along=_met_in(piece))
 
     def addresses(self, piece: SSAValue) -> None:
         """One of each row that a lane loads."""
         axes, sizes = axes_of(piece.type), self.padded(piece)
-        of_lane = self.spread(piece).in_rows(axes, axes[:-1])
+        met = _met_in(piece)
+        of_lane = self.spread(met).in_rows(axes_of(met.type), axes[:-1], reduced_later(met))
         shape = tuple(sizes[axis] for axis in axes[:-1])
         self.tiles.append(Tile("address", shape, ADDRESS, self.stream_number, of_lane))
 
@@ -344,6 +346,8 @@ class Walk:
             self.issue(issued_by_reduction(op, spread))
             if op.init is not None:
                 self.hold(self.role_of_state(op), op.result, along=op.operand)
+            elif self.has_products and self.lies_in_rows(axes_of(op.operand.type)):
+                self.hold("reduced", op.result, along=op.operand)
             self.parts(op, spread)
         elif isinstance(op, MapOp) and self.has_products and self.inside:
             self.ahead(op)
@@ -392,7 +396,7 @@ class Walk:
                 self.hold("passing", operand)
             else:
                 self.hold("shared", operand)
-                self.hold("moving", operand, along=operand)
+                self.hold("moving", operand, along=made_in(operand, self.inside[-1].axis if self.inside else None))
                 self.labour([written(operand)], spread)
 
     def left(self, op: ContractOp) -> str:
@@ -421,7 +425,9 @@ class Walk:
         axes, kept = axes_of(along.type), axes_of(value.type)
         if self.has_products and not self.lies_in_rows(axes):
             return None
-        return self.spread(along).in_rows(axes, kept, tuple(axis for axis in axes if axis not in kept))
+        is_state = isinstance(value.owner, ReduceOp)
+        reduced = tuple(axis for axis in axes if axis not in kept) if is_state else reduced_later(along)
+        return self.spread(along).in_rows(axes, kept, reduced)
 
     @property
     def stream_number(self) -> int | None:
@@ -493,6 +499,10 @@ def _is_needed_beside(op: ReduceOp) -> bool:
     assert block.last_op is not None
     kept = list(block.last_op.operands)
     return op.result in kept and len({use.operation for use in block.args[kept.index(op.result)].uses}) > 1
+
+
+def _met_in(piece: SSAValue) -> SSAValue:
+    return met_in(piece, [use.operation for use in piece.uses])
 
 
 def _pieces(partition: Mapping[str, int]) -> tuple[Pieces, ...]:

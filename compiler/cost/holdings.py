@@ -13,6 +13,7 @@ from treadle.compiler.cost.operands import (
     is_needed_first,
 )
 from treadle.compiler.cost.roles import lies_along_columns
+from treadle.compiler.cost.rows import made_in, met_in, reduced_later
 from treadle.compiler.cost.tasks import ADDRESS, Holding
 from treadle.compiler.cost.work import width_of
 from treadle.dialects.diagram import MapOp, ReduceOp
@@ -59,20 +60,27 @@ class Holdings:
         return Holding("column" if along_columns else "value", axes, width)
 
     def _of_loaded(self, value: SSAValue) -> Iterator[Holding]:
-        axes, width = axes_of(value.type), width_of(value.type)
+        axes = axes_of(value.type)
         if not self.at.lies_in_rows(axes):
             yield self._met(value)
             return
         streams = self.at.use.fed_in.get(value)
-        if streams is None:
-            in_steps = any(use.operation in step for use in value.uses for step in self.at.use.steps)
-            yield Holding("value" if in_steps else "loaded", axes, width, None, axes)
-            return
         users = {use.operation for use in value.uses}
+        if streams is None:
+            in_steps = any(op in step for op in users for step in self.at.use.steps)
+            yield self._in_rows("value" if in_steps else "loaded", value, None, met_in(value, users))
+            return
         for stream in streams:
-            role = "next" if is_needed_first(users, self.at.use.steps[stream]) else "loaded"
-            yield Holding(role, axes, width, stream, axes)
-            yield Holding("address", axes[:-1], ADDRESS, stream, axes)
+            step = self.at.use.steps[stream]
+            role = "next" if is_needed_first(users, step) else "loaded"
+            met = met_in(value, users.intersection(step))
+            yield self._in_rows(role, value, stream, met)
+            yield Holding("address", axes[:-1], ADDRESS, stream, axes_of(met.type), reduced_later(met))
+
+    def _in_rows(self, role: str, value: SSAValue, stream: int | None, largest: SSAValue) -> Holding:
+        """What lies in the lanes as a larger array does."""
+        axes = axes_of(largest.type)
+        return Holding(role, axes_of(value.type), width_of(value.type), stream, axes, reduced_later(largest))
 
     def _read_back_in_rows(self, value: SSAValue) -> Iterator[Holding]:
         """What steps read back of a tile, to compute with it."""
@@ -80,7 +88,7 @@ class Holdings:
         for stream in self.at.use.fed_in.get(value, ()):
             users_there = users.intersection(self.at.use.steps[stream])
             if computes_with(users_there) and self.at.lies_in_rows(axes):
-                yield Holding("loaded", axes, width_of(value.type), stream, axes)
+                yield self._in_rows("loaded", value, stream, met_in(value, users_there))
 
     def _of_products(self) -> list[Holding]:
         held: list[Holding] = []
@@ -101,8 +109,9 @@ class Holdings:
 
     def _of_operand(self, role: str, operand: SSAValue, stream: int | None) -> Holding:
         axes = axes_of(operand.type)
-        in_rows = axes if role == "moving" and self.at.lies_in_rows(axes) else None
-        return Holding(role, axes, width_of(operand.type), stream, in_rows)
+        if role == "moving" and self.at.lies_in_rows(axes):
+            return self._in_rows(role, operand, stream, made_in(operand, self.at.stream))
+        return Holding(role, axes, width_of(operand.type), stream)
 
     def _ahead(self) -> list[Holding]:
         maps = [op for op in self.at.operations if isinstance(op, MapOp) and self.at.products]
@@ -115,7 +124,16 @@ class Holdings:
         """The state of the stream's reductions; what is reduced at once, little is left of."""
         reductions = [op for op in self.at.operations if isinstance(op, ReduceOp) and self.at.stream in op.over_axes]
         repairing = self.at.repairing()
-        return [self.of_row(op, op.result in repairing) for op in reductions]
+        return [self.of_row(op, op.result in repairing) for op in reductions] + list(self._reduced())
+
+    def _reduced(self) -> Iterator[Holding]:
+        """What steps reduce along other axes than the stream's, beside products."""
+        for op in self.at.operations:
+            if isinstance(op, ReduceOp) and self.at.stream not in op.over_axes:
+                along = axes_of(op.operand.type)
+                if self.at.lies_in_rows(along):
+                    for stream in self.at.streams_of(op):
+                        yield Holding("reduced", axes_of(op.result.type), width_of(op.result.type), stream, along)
 
     def of_row(self, op: ReduceOp, repairs: bool = False) -> Holding:
         """Where what it reduces lies in rows over the lanes, fewer of them share a row."""

@@ -270,9 +270,10 @@ def _held_in(plan: Plan, held: Sequence[tuple[Tile, Amount]], stream: int | None
     loaded = _words_of(plan, "loaded", stream)
     moving = sum(words for tile, words in held if _is_on_its_way(tile) and tile.stream == stream)
     following = _words_of(plan, "next", stream)
+    reduced = _words_of(plan, "reduced", stream)
     is_ahead = following <= MOST_WORDS
     ahead, now = choice(is_ahead, NEXT * following, 0), choice(is_ahead, 0, following)
-    return addresses + ahead + partial + most(made, loaded + now, moving)
+    return addresses + ahead + partial + most(made, loaded + now + reduced, moving)
 
 
 def loads_ahead(plan: Plan) -> Amount:

@@ -166,9 +166,10 @@ class Tile:
     each lane that shares the row); `column` (a copy in each lane that shares the column: what a step
     loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same). Beside products, of
     what lies in rows over the lanes: `loaded`, what a step loads of it; `next`, the same where a step begins with it,
-    which may be loaded in the step before; `moving`, an operand on its way to its tile in shared memory, in whose
-    place; `address`, of a row that a lane loads; `state` and `repairing`, states of reductions over it, of which the
-    latter repairs others when it changes."""
+    which may be loaded in the step before; `reduced`, what a step reduces of it along
+    other axes; `moving`, an operand on its way to its tile in shared memory, in whose place; `address`, of a row that
+    a lane loads; `state` and `repairing`, states of reductions over it, of which the latter repairs others when it
+    changes."""
 
     role: str
     shape: tuple[Amount, ...]

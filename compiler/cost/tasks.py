@@ -99,7 +99,9 @@ class Holding:
     stream: int | None = None
     """The stream whose steps hold it; none if it is there in all."""
     in_rows_of: tuple[str, ...] | None = None
-    """The axes of what lies in rows over the lanes, of which this is all or a result; None if it does not."""
+    """The axes of what lies in rows over the lanes, of which this is all, a factor or a result; None if it does not."""
+    summed: tuple[str, ...] | None = None
+    """The axes of those over which it is reduced; None for those that this lacks."""
     reduced: tuple[str, ...] | None = None
     """Where these are the parts of a result by warps: the axes along which warps share what is reduced."""
 
@@ -112,5 +114,5 @@ class Holding:
     def _of_lane(self, spread: Spread) -> Amount | None:
         if self.in_rows_of is None:
             return None
-        reduced = tuple(axis for axis in self.in_rows_of if axis not in self.axes)
-        return spread.in_rows(self.in_rows_of, self.axes, reduced)
+        lacking = tuple(axis for axis in self.in_rows_of if axis not in self.axes)
+        return spread.in_rows(self.in_rows_of, self.axes, lacking if self.summed is None else self.summed)

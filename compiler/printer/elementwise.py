@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from math import copysign
 
@@ -72,21 +73,27 @@ def print_map(writer: KernelWriter, op: MapOp, is_kept: bool = False) -> None:
     name = writer.over(op.result, op.inputs, op)
     with writer.names.scope() if layout.register_shape else nullcontext():
         loops = writer.loops_over(tuple(layout.register))
-        statements: list[str] = []
-
-        def declare(type: str, hint: str | None, text: str) -> str:
-            constant = writer.names.fresh(hint)
-            statements.append(f"const {type} {constant} = {bare(text)};")
-            return constant
-
-        arguments: dict[SSAValue, str] = {
-            arg: writer.element(operand, loops) for arg, operand in zip(op.body.block.args, op.inputs, strict=True)
-        }
-        text = ScalarPrinter(writer.uses, declare).body(op.body.block, arguments)
-        statements.append(f"{name}{subscripts(layout, loops)} = {bare(text)};")
+        statements, text = map_element(writer, op, loops)
+        statements.append(f"{name}{subscripts(layout, loops)} = {text};")
         if is_kept:
             statements.append(f"{writer.call('keep')}({name}{subscripts(layout, loops)});")
         writer.text.nest(loops, statements)
+
+
+def map_element(writer: KernelWriter, op: MapOp, loops: Sequence[Loop]) -> tuple[list[str], str]:
+    """The element of a map that the loops have reached: what is computed before, and the expression."""
+    statements: list[str] = []
+
+    def declare(type: str, hint: str | None, text: str) -> str:
+        constant = writer.names.fresh(hint)
+        statements.append(f"const {type} {constant} = {bare(text)};")
+        return constant
+
+    arguments: dict[SSAValue, str] = {
+        arg: writer.element(operand, loops) for arg, operand in zip(op.body.block.args, op.inputs, strict=True)
+    }
+    text = ScalarPrinter(writer.uses, declare).body(op.body.block, arguments)
+    return statements, bare(text)
 
 
 def print_cast(writer: KernelWriter, op: CastOp) -> None:

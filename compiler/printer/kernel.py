@@ -23,6 +23,7 @@ from treadle.compiler.printer.reductions import print_combine, print_reduce, sca
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.selections import print_select, print_selected, print_selected_before
 from treadle.compiler.printer.shared import print_shared, print_stage
+from treadle.compiler.printer.summands import is_summand
 from treadle.compiler.printer.tensor_stores import print_boxed_write, print_on_the_way_out
 from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.unused import without_unused
@@ -214,6 +215,8 @@ class KernelPrinter(KernelWriter):
                 elementwise.print_index(self, op)
             case MapOp() if scaled_start(op.result) is not None:
                 pass  # the sum after it begins with the product
+            case MapOp() if is_summand(op):
+                pass  # the reduction makes its elements
             case MapOp():
                 elementwise.print_map(self, op)
             case CastOp():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.printer.indices import subscripts
+from treadle.compiler.printer.elementwise import map_element
+from treadle.compiler.printer.indices import Loop, subscripts
+from treadle.compiler.printer.scalars import c_type
+from treadle.compiler.printer.summands import summand
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
@@ -46,18 +51,28 @@ def print_reduce(writer: KernelWriter, op: ReduceOp) -> None:
     here = f"{name}{subscripts(layout, loops)}"
     start = writer.element(op.init, loops) if op.init is not None and early else neutral
     writer.text.nest(loops, [f"{here} = {start};"])
-    every = writer.loops(source)
-    element = writer.element(op.operand, every)
-    if str(format_of(op.operand.type)) in NARROW:
-        element = f"{writer.call('to_float')}({element})"
-    target = f"{name}{subscripts(layout, every)}"
-    writer.text.nest(every, [f"{target} = {combine.format(target, element)};"])
+    with writer.names.scope():
+        every = writer.loops_over(tuple(source.register))
+        target = f"{name}{subscripts(layout, every)}"
+        statements, element = _element(writer, op, every)
+        writer.text.nest(every, [*statements, f"{target} = {combine.format(target, element)};"])
     shuffle = writer.call("shuffle_xor")
     statements = [f"{here} = {combine.format(here, f'{shuffle}({here}, {mask})')};" for mask in masks]
     if op.init is not None and not early:
         statements.append(f"{here} = {combine.format(writer.element(op.init, loops), here)};")
     if statements:
         writer.text.nest(loops, statements)
+
+
+def _element(writer: KernelWriter, op: ReduceOp, loops: Sequence[Loop]) -> tuple[list[str], str]:
+    """What a reduction takes at the loops: what is computed before, and the expression."""
+    map = summand(op)
+    if map is not None and op.operand not in writer.values:
+        statements, text = map_element(writer, map, loops)
+        constant = writer.names.fresh(op.operand.name_hint, "summand")
+        return [*statements, f"const {c_type(op.operand.type)} {constant} = {text};"], constant
+    element = writer.element(op.operand, loops)
+    return [], f"{writer.call('to_float')}({element})" if str(format_of(op.operand.type)) in NARROW else element
 
 
 def scaled_start(value: SSAValue) -> MapOp | None:
