@@ -208,7 +208,7 @@ def _together(
     """Make a kernel one of clusters, whose blocks make these copies together, and give its launch the smaller boxes."""
     block, roles = kernel.body.block, cuda.roles_of(kernel)
     assert roles is not None
-    given, taken = BUSY.get(roles.consumer_groups.data, roles.registers)
+    given, taken = max(roles.registers, BUSY.get(roles.consumer_groups.data, roles.registers))
     roles.producer_registers, roles.consumer_registers = IntAttr(given), IntAttr(taken)
     kernel.blocks = IntAttr(size)
     arguments = list(launch.arguments)

@@ -51,6 +51,8 @@ class DealtPrinter:
     def __init__(self, kernel: KernelWriter, accesses: Addresses):
         self.kernel = kernel
         self.accesses = accesses
+        products = cuda.ProductOp | cuda.ProductOfWarpgroupsOp
+        self.has_products = any(isinstance(op, products) for op in kernel.kernel.walk())
 
     def copy(self, op: cuda.CopyOp) -> None:
         """One matrix of the tile after another: what the array has, slot by slot, then zeros in the rest."""
@@ -113,9 +115,10 @@ class DealtPrinter:
         steps = [known.get(row, "0"), known.get(column, "1")]
         given = ", ".join([there, row_count, column_count, *steps])
         text.line(f"const {kernel.call('sector_order')}<{type}, width> {slots}({given});")
-        with text.block(
-            f"for (int {slot} = {self._known_here('thread')}; {slot} < {slots}.count; {slot} += {kernel.threads})"
-        ):
+        # Unrolled by the compiler, it would make the addresses of four at once, in registers that products need.
+        unroll = "UNROLL_1 " if op.asynchronous is not None and self.has_products else ""
+        first, step = self._known_here("thread"), kernel.threads
+        with text.block(f"{unroll}for (int {slot} = {first}; {slot} < {slots}.count; {slot} += {step})"):
             text.line(f"const auto [{row_i}, {column_i}, {is_there}] = {slots}[{slot}];")
             here = at | dict(places)
             is_there = " && ".join([is_there, *self._begun(op, here), *self.accesses.inside(op, here)])

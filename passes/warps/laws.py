@@ -37,6 +37,11 @@ BUSY = {2: (40, 232)}
 """The same of a producer that copies shares for a cluster, or walks loops whose ends are loaded: with 24 it spills, and
 with it what is computed before the roles (ptxas 13.0)."""
 
+BY_LANES = {2: (56, 224), 3: (56, 152)}
+"""The same of producers whose lanes copy: they keep where each copies from, and have several loads on their way. With
+32 or 40 registers for these ptxas 13.0 spills up to 92 bytes of them; consumers whose registers the model estimates at
+223 to 235, of 240, spill nothing with 224."""
+
 AT_LAUNCH = {1: 255, 2: 168, 3: 128}
 """Of any thread when the block starts: with the producer's, all warpgroups share 65,536."""
 BESIDE_ACCUMULATORS = 30

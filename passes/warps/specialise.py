@@ -22,6 +22,7 @@ from treadle.passes.loops.turns import count_turns, known_to_all, needed_for
 from treadle.passes.warps.consumers import Consumers
 from treadle.passes.warps.laws import (
     BUSY,
+    BY_LANES,
     REGISTERS,
     Reason,
     constant_of,
@@ -100,8 +101,8 @@ class Builder:
             copy.place is not None for copy in inward_copies(self.kernel)
         )
         copying = PRODUCER_WARPS if any(is_by_lanes(tile) and not is_line(tile.type) for tile in self.tiles) else 1
-        is_busy = is_busy or copying > 1
-        self.registers = (BUSY if is_busy and self.groups in BUSY else REGISTERS)[self.groups]
+        shares = BY_LANES if copying > 1 else BUSY if is_busy else REGISTERS
+        self.registers = shares.get(self.groups, REGISTERS[self.groups])
         for op in source.ops:  # sizes and places, which both roles need
             is_number = op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp) or op in needed
             if is_number and known.issuperset(op.results):
