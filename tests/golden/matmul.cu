@@ -490,7 +490,7 @@ __device__ __forceinline__ void matmul_kernel_body(
         const int m_count = at_most(32, m - m0);
         const __half* const there = &A[m0 * A_m + k0_ahead * A_k];
         const sector_order<__half, width> slots(there, m_count, 128, A_m, A_k);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        UNROLL_1 for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
           const auto [m_i, k_i, is_there_2] = slots[i_2];
           copy_async_if(vec<width>(&A_ahead[swizzled<128, 3, 0, 8>(m_i, k_i)]), vec<width>(there + m_i * A_m + k_i * A_k), is_there_2);
         }
@@ -514,7 +514,7 @@ __device__ __forceinline__ void matmul_kernel_body(
         const int n_count = at_most(32, n - n0);
         const __half* const there = &B[k0_ahead * B_k + n0 * B_n];
         const sector_order<__half, width> slots(there, 128, n_count, B_k, B_n);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        UNROLL_1 for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
           const auto [k_i, n_i, is_there_2] = slots[i_2];
           copy_async_if(vec<width>(&B_ahead[swizzled<32, 2, 1, 8>(k_i, n_i)]), vec<width>(there + k_i * B_k + n_i * B_n), is_there_2);
         }
@@ -571,7 +571,7 @@ __device__ __forceinline__ void matmul_kernel_body(
           const int m_count = at_most(32, m - m0);
           const __half* const there = &A[m0 * A_m + k0_ahead_2 * A_k];
           const sector_order<__half, width> slots(there, m_count, 128, A_m, A_k);
-          for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          UNROLL_1 for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
             const auto [m_i, k_i, is_there_3] = slots[i_2];
             copy_async_if(vec<width>(&A_ahead[swizzled<128, 3, 0, 8>(m_i, k_i)]), vec<width>(there + m_i * A_m + k_i * A_k), is_there_3);
           }
@@ -594,7 +594,7 @@ __device__ __forceinline__ void matmul_kernel_body(
           const int n_count = at_most(32, n - n0);
           const __half* const there = &B[n0 * B_n + k0_ahead_2 * B_k];
           const sector_order<__half, width> slots(there, 128, n_count, B_k, B_n);
-          for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          UNROLL_1 for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
             const auto [k_i, n_i, is_there_3] = slots[i_2];
             copy_async_if(vec<width>(&B_ahead[swizzled<32, 2, 1, 8>(k_i, n_i)]), vec<width>(there + k_i * B_k + n_i * B_n), is_there_3);
           }
@@ -639,7 +639,7 @@ __device__ __forceinline__ void matmul_kernel_body(
         const int k_count = at_most(128, k - k_full);
         const __half* const there = &A[m0 * A_m + k_full * A_k];
         const sector_order<__half, width> slots(there, m_count, k_count, A_m, A_k);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        UNROLL_1 for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
           const auto [m_i, k_i, is_there_2] = slots[i_2];
           copy_async_if(vec<width>(&A_shared[swizzled<128, 3, 0, 8>(m_i, k_i)]), vec<width>(there + m_i * A_m + k_i * A_k), is_there_2);
         }
@@ -663,7 +663,7 @@ __device__ __forceinline__ void matmul_kernel_body(
         const int n_count = at_most(32, n - n0);
         const __half* const there = &B[k_full * B_k + n0 * B_n];
         const sector_order<__half, width> slots(there, k_count, n_count, B_k, B_n);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        UNROLL_1 for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
           const auto [k_i, n_i, is_there_2] = slots[i_2];
           copy_async_if(vec<width>(&B_shared[swizzled<32, 2, 1, 8>(k_i, n_i)]), vec<width>(there + k_i * B_k + n_i * B_n), is_there_2);
         }
