@@ -73,7 +73,7 @@ FAULTS = {
     "stores are not followed by an arrival": (r"else mbarrier_arrive\(&K_ring[^;]*;", "else ;"),
     "no wait for the stage": (r"mbarrier_wait\(&K_ring\[2 \+[^;]*;", ";"),
     "rows of another place in a box": (r"(x_i \+ each % period \* x_step), d_i", r"\1, (d_i + 8) % 64"),
-    "lanes go down too far": (r"(x_down \+= 8 \* x_step)", "x_down += 16 * x_step"),
+    "lanes go down too far": (r"x_down \+= (\d+) \* x_step", r"x_down += 2 * \1 * x_step"),
     "a load behind the array": (r"&& x_full \+ x_i [^;]*\);", ");"),
 }
 
