@@ -13,7 +13,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.runs import SWIZZLED_ROWS
 from treadle.dialects.cuda.tiles import format_bytes
 
-BESIDE_LOADS, FEWEST_LOADS, MOST_LOADS = 32, 8, 32
+BESIDE_LOADS, FEWEST_LOADS, MOST_LOADS = 40, 8, 32
 """Registers of a lane beside what it has loaded, and how many loads it has on their way, at least and at most: whole
 periods of the swizzle."""
 
