@@ -25,9 +25,7 @@ KNOWN = {
     ("attention_backward", "a100", "stated"): "96 bytes, rows at any strides",
     ("attention_backward", "a100", "long"): "244 bytes: where a block is, which it needs again behind its loops",
     ("attention_backward", "h100", "long"): "32 bytes of the kernel with roles",
-    ("attention_bf16", "a100", "long"): "56 bytes, rows that are not aligned: 168 registers in blocks of 10 warps",
     ("attention_forgetting", "a100", "long"): "an internal error in diagram-reassociate, of 16 heads",
-    ("attention_mixed", "a100", "long"): "48 bytes, rows at any strides",
     ("matmul_residual", "h100", "long"): "16 bytes of consumers, X at any strides",
 }
 """What ptxas 13.0 still spills, at most in any entry."""
