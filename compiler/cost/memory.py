@@ -75,11 +75,6 @@ NEXT = 1.5
 begins to load. By this, what ptxas 13.0 takes of `softmax_matmul`, `quantised_matmul` and attention in 8 bits on an
 A100 is within 12 % of the estimate in eleven of twelve sizes, and 18 % off in the last."""
 
-REDUCED = 1.5
-"""For each register of what a step reduces along other axes than the stream's: itself, and half a one for what lanes
-exchange. Counted once, gated linear attention in pieces of 32 keys had 246 registers on an A100, where ptxas 13.0
-spills 32 and 40 bytes in entries for rows that are not aligned."""
-
 REPAIRING = 4
 """For each register of a state by which a step repairs others, where each lane has many of them: itself, what it
 becomes, a finite number for that, and the factor of the repair."""
@@ -275,7 +270,7 @@ def _held_in(plan: Plan, held: Sequence[tuple[Tile, Amount]], stream: int | None
     loaded = _words_of(plan, "loaded", stream)
     moving = sum(words for tile, words in held if _is_on_its_way(tile) and tile.stream == stream)
     following = _words_of(plan, "next", stream)
-    reduced = REDUCED * _words_of(plan, "reduced", stream)
+    reduced = _words_of(plan, "reduced", stream)
     is_ahead = following <= MOST_WORDS
     ahead, now = choice(is_ahead, NEXT * following, 0), choice(is_ahead, 0, following)
     return addresses + ahead + partial + most(made, loaded + now + reduced, moving)
