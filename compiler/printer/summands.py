@@ -13,13 +13,17 @@ from treadle.dialects.cuda.tiles import is_fragment, layout_of
 from treadle.dialects.diagram import FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import NARROW
+from treadle.dialects.diagram.sharing import sharing_in
 
 
 def summand(op: ReduceOp) -> MapOp | None:
     """The map that a reduction makes its elements by, one after the other: a lane has more of them than of any operand
-    and than of what they are reduced to, nothing else needs them, and what stands in between takes no operand."""
+    and than of what they are reduced to, nothing else needs them, neighbours share nothing, and what stands in between
+    takes no operand."""
     map = op.operand.owner
-    if not isinstance(map, MapOp) or map.parent is not op.parent or len(list(op.operand.uses)) != 1:
+    if not isinstance(map, MapOp) or sharing_in(map.body.block) is not None:
+        return None
+    if map.parent is not op.parent or len(list(op.operand.uses)) != 1:
         return None
     if not is_fragment(op.operand.type) or str(format_of(op.operand.type)) in NARROW:
         return None
