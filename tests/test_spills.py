@@ -22,7 +22,6 @@ LONG = {"b": 2, "h": 16, "g": 8, "q": 4096, "x": 4096, "t": 16384, "row": 16384,
 EVERY_DAY = ("gated_linear_attention", "h100", "stated")
 
 KNOWN = {
-    ("attention_backward", "a100", "stated"): "96 bytes, rows at any strides",
     ("attention_backward", "a100", "long"): "244 bytes: where a block is, which it needs again behind its loops",
     ("attention_backward", "h100", "long"): "32 bytes of the kernel with roles",
     ("attention_forgetting", "a100", "long"): "an internal error in diagram-reassociate, of 16 heads",
