@@ -69,7 +69,7 @@ def test_what_lies_in_rows_takes_what_the_lowering_gives_it(name: str, group: st
     assert footprint(decorated, machine) == footprint(explicit, machine)
     loads = [op.result for op in module.walk() if isinstance(op, cuda.LoadOp | cuda.ReadOp)]
     states = [op.result for op in module.walk() if isinstance(op, ReduceOp) and op.init is not None]
-    sums = [op.result for op in module.walk() if isinstance(op, ReduceOp) and op.init is None]
+    sums: list[OpResult] = [op.result for op in module.walk() if isinstance(op, ReduceOp) and op.init is None]
     for plan in (decorated, explicit):
         assert of_lanes(plan, "loaded", "next") <= lowered(loads)
         assert of_lanes(plan, "state", "repairing") <= lowered(states)

@@ -35,8 +35,10 @@ def made_for(text: str, sizes: str) -> str:
     """A program with other sizes to be made for."""
     if sizes == "stated":
         return text
-    stated = dict(re.findall(r"(\w+) = (\d+)", SIZES.search(text)[0]))  # pyright: ignore[reportOptionalSubscript]
-    longer = {axis: max(int(size), LONG.get(axis, 0)) for axis, size in stated.items()}
+    found = SIZES.search(text)
+    assert found is not None
+    stated = [each.split(" = ") for each in found[0].split(", ")]
+    longer = {axis: max(int(size), LONG.get(axis, 0)) for axis, size in stated}
     return SIZES.sub(", ".join(f"{axis} = {size}" for axis, size in longer.items()), text)
 
 
