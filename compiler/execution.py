@@ -19,9 +19,15 @@ Numbers: TypeAlias = dict[SSAValue, int]
 Computation: TypeAlias = Callable[[Numbers], None]
 """Adds to what is known the number that an operation makes of it; nothing, where it is made of something unknown."""
 
+Step: TypeAlias = "tuple[Operation, scf.ForOp | scf.IfOp | None, Computation | None]"
+"""An operation, itself if it is a loop or a branch, and what it computes."""
+
 MOST_PIECES = 3
 """What a block of a grid that is smaller than its work does one after another: enough for every state of the barriers
 that one piece can leave to the next."""
+
+MOST_TURNS = 256
+"""Turns of a loop that are looked at where it is only counted what is executed."""
 
 ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.addi": operator.add,
@@ -47,26 +53,29 @@ COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne,
 class Execution:
     """Executes blocks, again and again with other numbers; what an operation computes is found out once."""
 
-    steps: dict[Block, list[tuple[Operation, Computation | None]]] = field(
-        default_factory=dict[Block, list[tuple[Operation, "Computation | None"]]]
-    )
+    steps: dict[Block, list[Step]] = field(default_factory=dict[Block, "list[Step]"])
+    most_turns: int | None = None
+    """Of a loop, how many turns are executed at most, the last one among them; None for all."""
+    times: int = 1
+    """How many times the operation that was just given is executed there: the turns between are like the one before
+    them."""
 
     def of(self, block: Block, known: Numbers) -> Iterator[Operation]:
         """The operations that are executed, but for loops and branches themselves; `known` gathers the numbers that
         they compute (KeyError for a loop or a branch that depends on an unknown one)."""
         if block not in self.steps:
-            self.steps[block] = [(op, computation(op)) for op in block.ops]
-        for op, compute in self.steps[block]:
-            if isinstance(op, scf.ForOp):
-                yield from self._loop(op, known)
-            elif isinstance(op, scf.IfOp):
-                taken = op.true_region if known[op.cond] else op.false_region
-                if taken.blocks:
-                    yield from self.of(taken.block, known)
-            else:
+            self.steps[block] = [_step_of(op) for op in block.ops]
+        for op, around, compute in self.steps[block]:
+            if around is None:
                 if compute is not None:
                     compute(known)
                 yield op
+            elif isinstance(around, scf.ForOp):
+                yield from self._loop(around, known)
+            else:
+                taken = around.true_region if known[around.cond] else around.false_region
+                if taken.blocks:
+                    yield from self.of(taken.block, known)
 
     def _loop(self, op: scf.ForOp, known: Numbers) -> Iterator[Operation]:
         body = op.body.block
@@ -75,16 +84,42 @@ class Execution:
         yielded = tuple(body.last_op.operands)
         _move(known, op.iter_args, carried)
         numbers = range(known[op.lb], known[op.ub], max(known[op.step], 1))
-        for number in numbers[:MOST_PIECES] if NARROW in op.attributes else numbers:
+        outside = self.times
+        for number, times in self._turns(numbers[:MOST_PIECES] if NARROW in op.attributes else numbers):
+            self.times = outside * times
             known[position] = number
             yield from self.of(body, known)
             _move(known, yielded, carried)
+        self.times = outside
         _move(known, carried, op.results)
+
+    def _turns(self, numbers: range) -> Iterator[tuple[int, int]]:
+        """The positions of the turns that are executed, and how many turns each stands for."""
+        if self.most_turns is None or len(numbers) <= self.most_turns:
+            yield from ((number, 1) for number in numbers)
+            return
+        *first, middle, last = (*numbers[: self.most_turns - 1], numbers[-1])
+        yield from ((number, 1) for number in first)
+        yield middle, len(numbers) - self.most_turns + 1
+        yield last, 1
 
 
 def executed(block: Block, known: Numbers) -> Iterator[Operation]:
     """`Execution.of`, once."""
     return Execution().of(block, known)
+
+
+def counted(block: Block, known: Numbers) -> Iterator[tuple[Operation, int]]:
+    """The same, and how many times each is executed: of a long loop only `MOST_TURNS` turns are looked at, so that what
+    loops carry is not what it would be (KeyError as there)."""
+    execution = Execution(most_turns=MOST_TURNS)
+    for op in execution.of(block, known):
+        yield op, execution.times
+
+
+def _step_of(op: Operation) -> Step:
+    around = op if isinstance(op, scf.ForOp | scf.IfOp) else None
+    return op, around, computation(op)
 
 
 def _move(known: Numbers, sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:

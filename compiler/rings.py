@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
+from typing import get_args
 
 from xdsl.dialects import tensor
 from xdsl.dialects.builtin import IndexType, IntegerType
@@ -31,6 +32,9 @@ BLOCKS = (0, 3)
 MOST_EVENTS = 1 << 13
 """Of a role, how many are looked at: the turns of a longer loop, whose size is static, are like those before."""
 
+FEW_EVENTS = 1 << 10
+"""At other sizes, once there was such a loop: it is as long at all of them."""
+
 PARTS = (1, 3)
 """Of a size, what numbers are that a kernel loads: a loop then ends, or begins, with its axis or before."""
 
@@ -45,6 +49,10 @@ ON_RING = (
     | cuda.ArriveOp
 )
 """What names a turn of a ring."""
+
+_LOOKED_AT = frozenset((*get_args(ON_RING), *get_args(cuda.ORDERING)))
+"""By the class itself: most operations are none of these, and to ask of each whether it is an instance takes Python's
+way through abstract classes, longer than all else."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,7 @@ class _Check:
         self.stores = StoreCheck(kernel)
         ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())
         self.groups = roles.consumer_groups.data if ordered else 1
+        self.most_events = MOST_EVENTS
 
     def problems(self, size: int, known: Mapping[SSAValue, int]) -> list[str]:
         arguments = self.kernel.body.block.args
@@ -130,19 +139,21 @@ class _Check:
             done, own = [], dict(numbers)
             executed = _noted(self.execution.of(self.roles.consumers.block, own), done)
             consumers.append(self._first(self._events(executed, own, group)))
-        is_whole = all(len(role) < MOST_EVENTS for role in (producer, *consumers))
+        is_whole = all(len(role) < self.most_events for role in (producer, *consumers))
+        self.most_events = self.most_events if is_whole else FEW_EVENTS
         problems = _Run(self.groups, is_whole=is_whole).run(producer, *consumers)
         return problems or (self.stores.problems(done) if is_whole else [])
 
-    @staticmethod
-    def _first(events: Iterator[Event | Handing]) -> list[Event | Handing]:
-        return list(islice(events, MOST_EVENTS))
+    def _first(self, events: Iterator[Event | Handing]) -> list[Event | Handing]:
+        return list(islice(events, self.most_events))
 
     def _events(
         self, executed: Iterator[Operation], known: Mapping[SSAValue, int], group: int = 0
     ) -> Iterator[Event | Handing]:
         """What a role does to rings and to the turns of warpgroups, in order."""
         for op in executed:
+            if op.__class__ not in _LOOKED_AT:
+                continue
             if isinstance(op, cuda.AcquireBesideOp):
                 other = Event(op, op.beside, known[op.turn_beside], group)
                 yield Event(op, op.ring, known[op.turn], group, beside=other)

@@ -6,7 +6,7 @@ but for limits that only data gives, which count as no limit. What is said is th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
 from typing import TypeAlias
@@ -29,13 +29,17 @@ Limit: TypeAlias = Callable[[Places], Amount]
 """An end of a range of positions, in each group; None if only data gives it."""
 
 
+MOST_ASKED = 1 << 17
+"""Groups that are asked, of all axes together: of more, as many at most, evenly spread."""
+
+
 @dataclass(frozen=True)
 class Shares:
     """What the stream is fed, in positions: arrays with a dimension for each axis around it, or what all groups along
     one have in common."""
 
     groups: tuple[int, ...]
-    """How many there are along each axis."""
+    """How many are asked along each axis."""
     lengths: Mapping[str, Amount]
     """Of the pieces that a group holds."""
     fed: Amount
@@ -44,19 +48,26 @@ class Shares:
     steps: Amount
     loops: Amount
     """Of pieces that are tested, and of pieces that are not: how many of them have a turn."""
+    of: int = 0
+    """How many groups there are, where those that are asked stand for others, too."""
+
+    @property
+    def count(self) -> int:
+        return self.of or prod(self.groups)
 
     def in_all(self, amount: Amount) -> int:
         """Added up over the groups."""
-        return int(np.broadcast_to(amount, self.groups).sum())
+        asked = int(np.broadcast_to(amount, self.groups).sum())
+        return asked * self.of // prod(self.groups) if self.of else asked
 
     @property
     def mean_steps(self) -> float:
-        return self.in_all(self.steps) / max(prod(self.groups), 1)
+        return self.in_all(self.steps) / max(self.count, 1)
 
     @property
     def mean_loops(self) -> float:
         """That follow another."""
-        return self.in_all(most(self.loops - 1, 0)) / max(prod(self.groups), 1)
+        return self.in_all(most(self.loops - 1, 0)) / max(self.count, 1)
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,19 @@ class Fed:
 
 @lru_cache(maxsize=256)
 def _shares(fed: Fed, sizes: tuple[tuple[str, int], ...]) -> Shares:
-    return _asked(fed, dict(sizes), [1] * len(fed.around))
+    known = dict(sizes)
+    counts = [pieces.count(known) for pieces in fed.around]
+    if prod(counts) <= MOST_ASKED:
+        return _asked(fed, known, [1] * len(counts))
+    return replace(_asked(fed, known, _spread(counts)), of=prod(counts))
+
+
+def _spread(counts: Sequence[int]) -> list[int]:
+    """Every which group along each axis is asked, where there are too many; of most groups the fewest."""
+    every = [1] * len(counts)
+    while prod(asked := [ceil_div(count, step) for count, step in zip(counts, every, strict=True)]) > MOST_ASKED:
+        every[asked.index(max(asked))] *= 2
+    return every
 
 
 def _asked(fed: Fed, sizes: Mapping[str, int], every: Sequence[int]) -> Shares:

@@ -10,7 +10,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.cost.clusters import Feeding, Shape
-from treadle.compiler.execution import executed
+from treadle.compiler.execution import counted
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tensor_maps import share_of
@@ -129,16 +129,16 @@ def _differs(op: Operation, depends: set[SSAValue]) -> bool:
 class Piece:
     """What the first piece brings, and the clocks of an SM's tensor cores that it multiplies."""
 
-    loads: Sequence[cuda.TensorLoadOp | cuda.TensorGatherOp]
-    """Each as often as it is executed."""
+    loads: Sequence[tuple[cuda.TensorLoadOp | cuda.TensorGatherOp, int]]
+    """And how many times each is executed."""
     product_clocks: float
 
     def feeding(self, shape: Sides | None, shared: Mapping[cuda.TensorLoadOp, Together]) -> Feeding:
         """What a block brings by itself, and together with how many of its cluster."""
         found: dict[int, int] = {1: 0}
-        for op in self.loads:
+        for op, times in self.loads:
             together = shared[op].blocks if isinstance(op, cuda.TensorLoadOp) and op in shared else 1
-            found[together] = found.get(together, 0) + op.bytes
+            found[together] = found.get(together, 0) + op.bytes * times
         return Feeding(found, 1 if shape is None else shape.blocks)
 
 
@@ -146,15 +146,17 @@ def first_piece(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, 
     """None if a number is not known."""
     known = dict(arguments)
     try:
-        list(executed(kernel.body.block, known))
-        brought = executed(roles.producer.block, dict(known))
-        loads = [op for op in brought if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp)]
+        list(counted(kernel.body.block, known))
+        brought = counted(roles.producer.block, dict(known))
+        loads = [(op, times) for op, times in brought if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp)]
         products = [
-            op for op in executed(roles.consumers.block, dict(known)) if isinstance(op, cuda.ProductOfWarpgroupsOp)
+            (op, times)
+            for op, times in counted(roles.consumers.block, dict(known))
+            if isinstance(op, cuda.ProductOfWarpgroupsOp)
         ]
     except KeyError:
         return None
-    return Piece(loads, sum(_flop(op) / machine.rates.products(_rate_of(op)) for op in products))
+    return Piece(loads, sum(times * _flop(op) / machine.rates.products(_rate_of(op)) for op, times in products))
 
 
 def _flop(op: cuda.ProductOfWarpgroupsOp) -> int:

@@ -29,6 +29,9 @@ Times: TypeAlias = "Counter[Copy]"
 LOOKED_AT = 5
 """Pieces of a row whose copies are counted; those between are taken to bring what lies between."""
 
+MOST_TOLD = 1 << 13
+"""Pieces of a row that are told apart: of a longer one, as many, evenly spread."""
+
 
 class AnySizes(dict[str, int]):
     """A size for every axis that is asked for, another for each, and others in another trial."""
@@ -119,7 +122,8 @@ def _only(times: Times, chosen: Callable[[Copy], bool]) -> Times:
 def _interpolated(bytes: Callable[[int], int], count: int) -> tuple[int, ...]:
     """Of the pieces of a row, of which a few are looked at."""
     looked_at = np.unique(np.linspace(0, max(count - 1, 0), LOOKED_AT).astype(int))
-    found = np.interp(range(max(count, 1)), looked_at, [bytes(int(number)) for number in looked_at])
+    told = range(max(count, 1)) if count <= MOST_TOLD else np.linspace(0, count - 1, MOST_TOLD)
+    found = np.interp(told, looked_at, [bytes(int(number)) for number in looked_at])
     return tuple(int(each) for each in found)
 
 
