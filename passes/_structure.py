@@ -7,7 +7,7 @@ the name of an axis and none is expected, there is no structure: nothing else is
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -59,15 +59,16 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 def structure_of(
     kernel: KernelOp, around: Mapping[str, Attribute], stated: Mapping[str, int], asked: Sequence[str] = ()
 ) -> Structure | None:
-    """The structure of a kernel in a module with the attributes `around`, the machine among them, with the `stated`
-    sizes of its axes that are known only at launch, and some axes of which something is `asked`; None where names
-    cannot be told from other words."""
+    """The structure of a kernel in a module with the attributes `around`, the machine among them, with the views that
+    it is given, the `stated` sizes of its axes that are known only at launch, and some axes of which something is
+    `asked`; None where names cannot be told from other words."""
     found = _Structure()
+    views = found.views(kernel.inputs)
     whole = found.operation(kernel)
     if found.is_vague:
         return None
     sizes = tuple((number, stated.get(axis)) for axis, number in found.axes.items() if found.is_open(axis))
-    return tuple(around.items()), whole, sizes, tuple(found.axes[axis] for axis in asked)
+    return tuple(around.items()), views, whole, sizes, tuple(found.axes[axis] for axis in asked)
 
 
 def structure_as_called(kernel: KernelOp, schedule: ScheduleAttr, stated: Mapping[str, int]) -> Structure:
@@ -75,7 +76,7 @@ def structure_as_called(kernel: KernelOp, schedule: ScheduleAttr, stated: Mappin
     `stated` sizes of those that are known only at launch: all that sizes are chosen by but the machine, and all that is
     told of them."""
     found = _Structure()
-    views = tuple((found.operation(view), *map(_is_argument, view.operands)) for view in views_of(kernel.inputs))
+    views = found.views(kernel.inputs)
     whole, decorated = found.operation(kernel), found.attribute(schedule)
     sizes = tuple(stated.get(axis) if found.is_open(axis) else None for axis in found.axes)
     return views, whole, decorated, tuple(found.axes), sizes
@@ -90,7 +91,7 @@ def structure_of_parts(
     part = part_of(op for each in parts for op in each)
     free = dict.fromkeys(v.owner for v in part.read if isinstance(v.owner, Operation) and is_free(v.owner))
     found = _Structure()
-    views = tuple((found.operation(view), *map(_is_argument, view.operands)) for view in views_of(part.read))
+    views = found.views(part.read)
     whole = tuple(map(found.operation, (*free, *part.ops)))
     if found.is_vague:
         return None
@@ -173,6 +174,10 @@ class _Structure:
     def is_open(self, axis: str) -> bool:
         """Whether the size of an axis is known only at launch."""
         return self._sizes.get(axis, DYNAMIC) == DYNAMIC
+
+    def views(self, values: Iterable[SSAValue]) -> Hashable:
+        """Of the views that some values are, each with whether it is of an argument."""
+        return tuple((self.operation(view), *map(_is_argument, view.operands)) for view in views_of(values))
 
     def operation(self, op: Operation) -> Hashable:
         operands = tuple((self.value(operand), self.attribute(operand.type)) for operand in op.operands)

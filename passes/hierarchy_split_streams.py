@@ -23,6 +23,7 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
+from treadle.passes._structure import Structure, remember, structure_of
 from treadle.passes.expressions.reductions import keep_states_apart
 from treadle.passes.expressions.scalars import is_plain
 from treadle.passes.kernels.part_lengths import (
@@ -164,23 +165,79 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
     time."""
     if _is_in_short_parts(ctx, module, function, kernel, plan):
         return
-    size, name = _likely(function, plan), kernel.kernel_name.data
+    if (timed := _timed(module, function, kernel, plan)) is None:
+        return
+    alone, name = timed.alone, kernel.kernel_name.data
+    least = f"two kernels take at least {_us(_least(module))}, one {_us(alone.stated)}"
+    told = timed.told(_larger(function, plan)) if timed.found else least
+    if (length := fastest(timed.found, alone)) is None:
+        note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels must save a tenth", told)
+    else:
+        why = f"{timed.groups} groups leave places of the machine empty; {told}"
+        _split(function, kernel, plan, _in_parts_of(length, plan), why)
+
+
+def _timed(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Timed | None:
+    """What was tried with a kernel; None where its groups leave no places empty. The same kernels are asked of in many
+    programs, and while fusion tries what becomes of them."""
+    key = structure_of(kernel, module.attributes, _stated(function), [plan.axis])
+    if key is None:
+        return _tried_anew(module, function, kernel, plan)
+    if key not in _TIMED:
+        timed = _tried_anew(module, function, kernel, plan)
+        if timed is not None and timed.refused:
+            return timed
+        remember(_TIMED, key, timed)
+    return _TIMED[key]
+
+
+def _tried_anew(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Timed | None:
+    size, machine = _likely(function, plan), machine_of(module)
     trial = _Trial(module, function, kernel, plan.axis, _larger(function, plan))
     whole = trial.whole() if size >= 2 * WHOLE_PIECES else None
     if whole is None or not _is_idle(whole.choice.estimate):
-        return
+        return None
     alone, groups = trial.times([whole]), whole.choice.estimate.blocks
-    least = 2 * least_time(machine_of(module))
-    found: dict[int, Times] = {}
-    if least <= WORTH * alone.stated:
-        lengths = lengths_of(size, _size(plan) != DYNAMIC, _has_neighbours(kernel, plan.axis))
-        found = tried(lengths, machine_of(module).sms // groups, trial.parts, alone)
-    told = trial.told(found, alone) if found else f"two kernels take at least {_us(least)}, one {_us(alone.stated)}"
-    if (length := fastest(found, alone)) is None:
-        note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels must save a tenth", told)
-    else:
-        why = f"{groups} groups leave places of the machine empty; {told}"
-        _split(function, kernel, plan, _in_parts_of(length, plan), why)
+    if _least(module) > WORTH * alone.stated:
+        return _Timed(groups, alone, {})
+    lengths = lengths_of(size, _size(plan) != DYNAMIC, _has_neighbours(kernel, plan.axis))
+    found = tried(lengths, machine.sms // groups, trial.parts, alone)
+    return _Timed(groups, alone, found, trial.refused if all(each.stated == inf for each in found.values()) else "")
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """What a kernel takes whole, with so many groups, and in parts of some lengths."""
+
+    groups: int
+    alone: Times
+    found: Mapping[int, Times]
+    refused: str = ""
+    """Why no parts could be, where none could: with names in it, so that it is not kept."""
+
+    def told(self, larger: Mapping[str, int]) -> str:
+        """What was tried, and what it takes."""
+        if all(each.stated == inf for each in self.found.values()):
+            return self.refused
+        parts = ", ".join(f"{_us(times.stated)} in parts of {length}" for length, times in self.found.items())
+        told = f"estimated {parts}, {_us(self.alone.stated)} whole"
+        if all(each == Times(each.stated, each.stated) for each in (*self.found.values(), self.alone)):
+            return told
+        longer = ", ".join(_us(times.longer) for times in (*self.found.values(), self.alone))
+        return f"{told}; at {sizes_text(larger)} {longer}"
+
+
+_TIMED: dict[Structure, _Timed | None] = {}
+
+
+def _least(module: ModuleOp) -> float:
+    """What two kernels take at least, in microseconds."""
+    return 2 * least_time(machine_of(module))
+
+
+def _stated(function: func.FuncOp) -> dict[str, int]:
+    """The likely sizes of axes that are known only at launch, where there are any."""
+    return with_fitting(function.body.block, default_sizes(function))
 
 
 def _is_in_short_parts(
@@ -197,7 +254,7 @@ def _is_in_short_parts(
 
 def _larger(function: func.FuncOp, plan: StreamPlan) -> dict[str, int]:
     """What a launch may bring of the axes that are known only then."""
-    stated = with_fitting(function.body.block, default_sizes(function))
+    stated = _stated(function)
     symbolic = [axis for axis, size in plan.part.sizes.items() if size == DYNAMIC]
     return {axis: (LONGER if axis == plan.axis else MORE) * stated.get(axis, UNKNOWN_SIZE) for axis in symbolic}
 
@@ -248,20 +305,9 @@ class _Trial:
         stated = sum(each.time for each in kernels)
         return Times(stated, sum(each.time_at(self.larger) for each in kernels))
 
-    def told(self, found: Mapping[int, Times], alone: Times) -> str:
-        """What was tried, and what it takes."""
-        if all(each.stated == inf for each in found.values()):
-            return self.refused
-        parts = ", ".join(f"{_us(times.stated)} in parts of {length}" for length, times in found.items())
-        told = f"estimated {parts}, {_us(alone.stated)} whole"
-        if all(each == Times(each.stated, each.stated) for each in (*found.values(), alone)):
-            return told
-        longer = ", ".join(_us(times.longer) for times in (*found.values(), alone))
-        return f"{told}; at {sizes_text(self.larger)} {longer}"
-
     def _alone(self) -> tuple[ModuleOp, func.FuncOp, KernelOp]:
         module, function = alone(self.module, self.function, kernel := self.kernel.clone())
-        if stated := with_fitting(self.function.body.block, default_sizes(self.function)):
+        if stated := _stated(self.function):
             function.attributes["sizes"] = SizesAttr(stated)
         return module, function, kernel
 
@@ -333,7 +379,7 @@ def _likely(function: func.FuncOp, plan: StreamPlan) -> int:
     """The size of the axis, or by default if only the launch tells."""
     if (size := _size(plan)) != DYNAMIC:
         return size
-    return with_fitting(function.body.block, default_sizes(function)).get(plan.axis, UNKNOWN_SIZE)
+    return _stated(function).get(plan.axis, UNKNOWN_SIZE)
 
 
 def _whole_pieces(length: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.derive import module_of
-from treadle.passes import fusion, hierarchy_choose_sizes
+from treadle.passes import fusion, hierarchy_choose_sizes, hierarchy_split_streams
+from treadle.passes._functions import functions, kernels
+from treadle.passes._structure import Structure, structure_of
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = ("attention", "attention_paged", "matmul", "layer_norm", "softmax")
@@ -19,6 +22,7 @@ NAMES = ("attention", "attention_paged", "matmul", "layer_norm", "softmax")
 def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hierarchy_choose_sizes, "_CHOSEN", {})
     monkeypatch.setattr(fusion, "_TIMES", {})
+    monkeypatch.setattr(hierarchy_split_streams, "_TIMED", {})
 
 
 def chosen(text: str, machine: str = "a100") -> str:
@@ -49,4 +53,45 @@ def test_another_size_and_another_machine_are_asked_anew() -> None:
     for program, found in zip(programs, after_others, strict=True):
         hierarchy_choose_sizes._CHOSEN.clear()  # pyright: ignore[reportPrivateUsage]
         fusion._TIMES.clear()  # pyright: ignore[reportPrivateUsage]
+        hierarchy_split_streams._TIMED.clear()  # pyright: ignore[reportPrivateUsage]
         assert chosen(*program) == found
+
+
+@pytest.mark.parametrize("axis", ["x", "another"])
+def test_parts_are_tried_once_whatever_an_axis_is_called(axis: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (EXAMPLES / "attention_decode.mlir").read_text()
+    first = chosen(text)
+    assert "into @" in first
+    assert any(hierarchy_split_streams._TIMED.values())  # pyright: ignore[reportPrivateUsage]
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("parts are tried again")
+
+    monkeypatch.setattr(hierarchy_split_streams, "_tried_anew", unexpected)
+    renamed = re.sub(r"(?<![?\w%])x(?!\w|\?)", axis, text)
+    assert chosen(renamed) == re.sub(r"(?<![?\w%])x(?=\b|_part|_in)|(?<=%extent_)x", axis, first)
+
+
+def test_kernels_of_views_have_structures_of_their_own() -> None:
+    """A view says where elements lie, of which the cost model knows."""
+    plain = """func.func @f(%x: tensor<64x64xf32, #diagram.array<[i, j]>>) -> tensor<64xf32, #diagram.array<[i]>> {
+      %s = diagram.reduce add %x over [j] : tensor<64x64xf32, #diagram.array<[i, j]>>
+        -> tensor<64xf32, #diagram.array<[i]>>
+      func.return %s : tensor<64xf32, #diagram.array<[i]>>
+    }"""
+    viewed = """func.func @f(%v: tensor<127x64xf32, #diagram.array<[i, j]>>) -> tensor<64xf32, #diagram.array<[i]>> {
+      %x = diagram.read %v at "(2 * i), j"
+        : tensor<127x64xf32, #diagram.array<[i, j]>> -> tensor<64x64xf32, #diagram.array<[i, j]>>
+      %s = diagram.reduce add %x over [j] : tensor<64x64xf32, #diagram.array<[i, j]>>
+        -> tensor<64xf32, #diagram.array<[i]>>
+      func.return %s : tensor<64xf32, #diagram.array<[i]>>
+    }"""
+    assert structure(plain) != structure(viewed)
+
+
+def structure(text: str) -> Structure | None:
+    """Of the only kernel of a program."""
+    module = module_of(text)
+    run_pipeline(module, Options(), last="fusion")
+    ((kernel,),) = (kernels(function) for function in functions(module))
+    return structure_of(kernel, module.attributes, {})

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
+from treadle.compiler.amounts import Amount
 from treadle.compiler.cost import fed
-from treadle.compiler.cost.fed import Fed, Shares
+from treadle.compiler.cost.fed import Fed, Places, Shares
 from treadle.compiler.cost.plan import Pieces
 from treadle.compiler.execution import MOST_TURNS, counted, executed
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
@@ -63,8 +64,15 @@ def test_of_a_long_loop_the_first_and_the_last_turns_are_looked_at() -> None:
 def causal(length: int) -> tuple[Fed, dict[str, int]]:
     """Keys up to each query."""
     stream, queries = Pieces("x", 64), Pieces("q", 64)
-    none = (lambda _: None, lambda places: places["q"][1])
-    return Fed(stream, (queries,), none, None, by_data=False), {"x": length, "q": length}
+    return Fed(stream, (queries,), (_nothing, _end), None, by_data=False), {"x": length, "q": length}
+
+
+def _nothing(_: Places) -> Amount:
+    return None
+
+
+def _end(places: Places) -> Amount:
+    return places["q"][1]
 
 
 def shares(length: int) -> Shares:

@@ -122,7 +122,7 @@ def _only(times: Times, chosen: Callable[[Copy], bool]) -> Times:
 def _interpolated(bytes: Callable[[int], int], count: int) -> tuple[int, ...]:
     """Of the pieces of a row, of which a few are looked at."""
     looked_at = np.unique(np.linspace(0, max(count - 1, 0), LOOKED_AT).astype(int))
-    told = range(max(count, 1)) if count <= MOST_TOLD else np.linspace(0, count - 1, MOST_TOLD)
+    told = np.arange(max(count, 1)) if count <= MOST_TOLD else np.linspace(0, count - 1, MOST_TOLD)
     found = np.interp(told, looked_at, [bytes(int(number)) for number in looked_at])
     return tuple(int(each) for each in found)
 

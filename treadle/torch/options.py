@@ -29,7 +29,7 @@ class Options:
     """`machine` and `arch` as `treadle.compile` knows them; `backend` as `Kernel.run` does; `cpu_work`, how many
     multiplications a program may have where no GPU does them (the emulator is exact, and slow); `training`, whether
     backward graphs get kernels, too, and nothing is saved for them that kernels of the forward hold near (the search
-    for kernels takes 15 to 25 s of a core for a transformer's layer)."""
+    for kernels takes about 30 s of a core for a GPT-2 block)."""
 
     machine: str | None = None
     arch: str | None = None
