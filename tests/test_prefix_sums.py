@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from test_reassociate import CONDITIONS, LENGTHS, same
@@ -22,6 +24,7 @@ from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes._functions import functions
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 PASS = "diagram-reassociate"
 
 ALONE = """%W = diagram.map (%z = %a : !a) -> !W {
@@ -214,6 +217,17 @@ def test_the_cost_model_chooses(length: str, step: str):
         make_pass(spec).apply(make_context(), module)
     (function,) = functions(module)
     assert [each.texts()[0] for each in derivation_of(function.attributes)] == [step]
+
+
+def test_sums_that_others_read_as_columns_are_timed_alone():
+    """Scores have the sum of each of their columns: they take their time either way, and far more of it."""
+    text = (EXAMPLES / "attention_forgetting.mlir").read_text(encoding="utf-8")
+    module = parse_module(text.replace("h = 4, q = 333, x = 333", "h = 16, q = 4096, x = 4096"))
+    for spec in (ArgSpec("set-machine", {"name": ("a100",)}), ArgSpec(PASS, {})):
+        make_pass(spec).apply(make_context(), module)
+    (function,) = functions(module)
+    (told,) = [each.texts() for each in derivation_of(function.attributes)]
+    assert told[:2] == (PASS, "%c_x under 'y <= x' in chunks of 32")
 
 
 def summed(A: tl.Array) -> tl.Array:

@@ -24,7 +24,6 @@ EVERY_DAY = ("gated_linear_attention", "h100", "stated")
 KNOWN = {
     ("attention_backward", "a100", "long"): "244 bytes: where a block is, which it needs again behind its loops",
     ("attention_backward", "h100", "long"): "32 bytes of the kernel with roles",
-    ("attention_forgetting", "a100", "long"): "an internal error in diagram-reassociate, of 16 heads",
     ("gated_linear_attention", "a100", "stated"): "40 bytes, rows that are not aligned",
     ("matmul_residual", "h100", "long"): "16 bytes of consumers, X at any strides",
 }

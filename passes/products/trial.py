@@ -14,8 +14,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import DYNAMIC, sizes_of
-from treadle.passes._parts import is_free, part_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+from treadle.passes._parts import part_of
 from treadle.passes.expressions.scalars import leaves
 from treadle.passes.kernels.trial import alone_in_parts, scheduled_time
 from treadle.passes.products.chains import Chain, chains_from
@@ -40,12 +40,19 @@ def sums_from(start: Operation | Block) -> Sums:
 
 
 def around(chains: Sequence[Sum]) -> frozenset[Operation]:
-    """The products, what maps make of their sums, and what maps make of which they are made."""
+    """The products, what maps make of their sums along the same axes, and what maps make of which they are made. (What
+    is made along others, as scores with sums for each of their columns, takes its time either way.)"""
     outers = [chain.outer for chain in chains]
     found: set[Operation] = {chains[0].start, *outers, *(op for chain in chains for op in chain.between)}
-    _follow(outers, lambda op: [use.operation for use in op.results[0].uses], found)
+    _follow(outers, _finishes, found)
     _follow(list(found), _makers, found)
     return frozenset(found)
+
+
+def _finishes(op: Operation) -> Iterable[Operation]:
+    own = set(axes_of(op.results[0].type))
+    users = [use.operation for use in op.results[0].uses]
+    return [user for user in users if isinstance(user, MapOp | CastOp) and own >= set(axes_of(user.result.type))]
 
 
 def _makers(op: Operation) -> Iterable[Operation]:
@@ -80,10 +87,10 @@ class Trials:
         from treadle.passes.diagram_compose_maps import DiagramComposeMapsPass  # which come later
         from treadle.passes.fusion import FusionPass
 
-        copy, trial, _ = alone_in_parts(self.module, self.function, [self.ops], sizes)
+        copy, trial, (copied,) = alone_in_parts(self.module, self.function, [self.ops], sizes)
         block = trial.body.block
         if rewrite is not None:
-            copies = [op for op in block.ops if not is_free(op)]
+            copies = [op for op in block.ops if op in copied]
             rewrite(block, sums_from(copies[self.part.ops.index(self.chains[0].start)]))
         try:
             for step in (DiagramComposeMapsPass(), FusionPass()):
