@@ -22,12 +22,12 @@ LONG = {"b": 2, "h": 16, "g": 8, "q": 4096, "x": 4096, "t": 16384, "row": 16384,
 EVERY_DAY = ("gated_linear_attention", "h100", "stated")
 
 KNOWN = {
-    ("attention_backward", "a100", "long"): "244 bytes: where a block is, which it needs again behind its loops",
-    ("attention_backward", "h100", "long"): "32 bytes of the kernel with roles",
-    ("gated_linear_attention", "a100", "stated"): "40 bytes, rows that are not aligned",
-    ("matmul_residual", "h100", "long"): "16 bytes of consumers, X at any strides",
+    ("attention_backward", "a100", "long"): 244,  # where a block is, which it needs again behind its loops
+    ("attention_backward", "h100", "long"): 32,  # of the kernel with roles
+    ("gated_linear_attention", "a100", "stated"): 40,  # rows that are not aligned
+    ("matmul_residual", "h100", "long"): 16,  # of consumers, X at any strides
 }
-"""What ptxas 13.0 still spills, at most in any entry."""
+"""Bytes that ptxas 13.0 still spills, at most in any entry."""
 
 
 def made_for(text: str, sizes: str) -> str:
@@ -47,20 +47,12 @@ CASES = [(name, machine, sizes) for name in NAMES for machine in ("a100", "h100"
 @pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(
     ("name", "machine", "sizes"),
-    [
-        pytest.param(
-            *case,
-            marks=[
-                *([] if case == EVERY_DAY else [pytest.mark.full]),
-                *([pytest.mark.xfail(reason=KNOWN[case], strict=False)] if case in KNOWN else []),
-            ],
-        )
-        for case in CASES
-    ],
+    [pytest.param(*case, marks=[] if case == EVERY_DAY else [pytest.mark.full]) for case in CASES],
 )
 def test_no_entry_of_an_example_spills(name: str, machine: str, sizes: str) -> None:
     module = parse_module(made_for((EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"), sizes))
     run_pipeline(module, Options(machine=machine))
     found = compile_cubin(print_cuda(module), load_machine(machine).arch).resources
     assert found
-    assert not {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes}
+    known = KNOWN.get((name, machine, sizes), 0)
+    assert not {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes > known}
