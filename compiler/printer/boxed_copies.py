@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from treadle.compiler.printer.addresses import AddressPrinter
 from treadle.compiler.printer.indices import strided
-from treadle.compiler.printer.lane_walk import Addresses, Walk, along_row, valid_at
+from treadle.compiler.printer.lane_walk import Walk, along_row, valid_at
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.scattered import Scattered, axes_asked
 from treadle.compiler.printer.stored_copies import StoredCopyPrinter
@@ -25,9 +26,9 @@ AT_ONCE = 4
 class BoxedCopyPrinter:
     """Prints them in one kernel. `width` is in scope."""
 
-    def __init__(self, kernel: KernelWriter, accesses: Addresses):
+    def __init__(self, kernel: KernelWriter, addresses: AddressPrinter):
         self.kernel = kernel
-        self.accesses = accesses
+        self.addresses = addresses
         self.wait: Callable[[cuda.AcquireOp], None] = lambda _: None
         """Prints the wait for a stage."""
 
@@ -66,11 +67,11 @@ class BoxedCopyPrinter:
 
     def _in_order(self, op: cuda.CopyOp, walk: Walk) -> None:
         text, pointer = self.kernel.text, self.kernel.names.fresh("there")
-        text.line(f"const {c_type(op.buffer.type)}* {pointer} = {self.accesses.where(op, walk.own)};")
+        text.line(f"const {c_type(op.buffer.type)}* {pointer} = {self.addresses.where(op, walk.own)};")
         if not self._has_elements(op):
             return self._by_vectors(op, walk, pointer)
         with self.kernel.names.scope(), text.block(f"if constexpr (ALIGNED < {WORD})", "} else {"):
-            StoredCopyPrinter(self.kernel, self.accesses).copy(op, walk, pointer)
+            StoredCopyPrinter(self.kernel, self.addresses).copy(op, walk, pointer)
         text.depth += 1
         self._by_vectors(op, walk, pointer)
         text.depth -= 1
@@ -84,9 +85,9 @@ class BoxedCopyPrinter:
         text = self.kernel.text
         with text.block(walk.down_from()):
             if at_quotients := walk.row in op.divisors:
-                text.line(f"{pointer} = {self.accesses.where(op, walk.at())};")
+                text.line(f"{pointer} = {self.addresses.where(op, walk.at())};")
             with walk.over_boxes(self.kernel.text):
-                self._vector(op, walk, pointer, valid_at(self.accesses, op, walk.at(walk.behind)))
+                self._vector(op, walk, pointer, valid_at(self.addresses, op, walk.at(walk.behind)))
             if not at_quotients:
                 text.line(f"{pointer} += {strided(walk.step, self.kernel.strides[op.buffer][walk.row])};")
 
@@ -107,9 +108,9 @@ class BoxedCopyPrinter:
             of_warp = f"thread / {LANES} * {LANES} * width / {span}"
             place = f"{number} / {walk.of_warp} * {walk.step} + {of_warp} + {number} % {walk.of_warp}"
             text.line(f"const int {row} = {place};")
-            found = Scattered(self.kernel, self.accesses, op, {walk.row: row})
+            found = Scattered(self.kernel, self.addresses, op, {walk.row: row})
             own = [f"{row} < {rows}"]
-            for statement in found.find([*own, *self.accesses.tests(op, {walk.row: row}, asked)]):
+            for statement in found.find([*own, *self.addresses.tests(op, {walk.row: row}, asked)]):
                 text.line(statement)
             arrays = {entry: f"{name}_found" for entry, name in found.names.items()}
             for entry, name in found.names.items():
@@ -140,14 +141,14 @@ class BoxedCopyPrinter:
     def _row(self, op: cuda.CopyOp, walk: Walk, asked: set[str], names: Mapping[Entry, str]) -> None:
         """A lane's part of a row, whose entries are known."""
         text = self.kernel.text
-        found = Scattered(self.kernel, self.accesses, op, walk.at(), names=dict(names))
-        found.find([*self._is_row(op, walk), *self.accesses.tests(op, walk.at(), {*asked, walk.row} - {walk.column})])
+        found = Scattered(self.kernel, self.addresses, op, walk.at(), names=dict(names))
+        found.find([*self._is_row(op, walk), *self.addresses.tests(op, walk.at(), {*asked, walk.row} - {walk.column})])
         pointer, valid = self.kernel.names.fresh("there"), self.kernel.names.fresh("is_there")
         text.line(f"const {c_type(op.buffer.type)}* const {pointer} = {found.where(together=False)};")
         text.line(f"const bool {valid} = {' && '.join(found.tests) or 'true'};")
         with walk.over_boxes(self.kernel.text):
             here = walk.at(walk.behind)
-            self._vector(op, walk, pointer, " && ".join([valid, *self.accesses.tests(op, here, {walk.column})]))
+            self._vector(op, walk, pointer, " && ".join([valid, *self.addresses.tests(op, here, {walk.column})]))
 
     # -- what both share -----------------------------------------------------------------------------
 

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
 from treadle.compiler.layouts.operations import dealt_axes
 from treadle.compiler.layouts.sectors import SECTOR_BYTES
+from treadle.compiler.printer.addresses import AddressPrinter
 from treadle.compiler.printer.indices import add, strided
 from treadle.compiler.printer.scalars import c_type, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.tiles import format_bytes, is_line, rows_of
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 
 WIDE_BLOCK = 256
 """Threads of a block that can have 255 registers each; of a larger one the register file holds fewer for each."""
-
-
-class Tests(Protocol):
-    """Of the printer of accesses: whether an element is there."""
-
-    def valid(
-        self,
-        op: GlobalAccess,
-        axes: Sequence[str],
-        sizes: Sequence[int],
-        extents: Sequence[int],
-        indices: dict[str, str],
-    ) -> str | None: ...
-
-
-class Addresses(Tests, Protocol):
-    """What this needs of the printer of accesses."""
-
-    def where(self, op: GlobalAccess, indices: dict[str, str], *, strides: Mapping[str, str]) -> str: ...
-    def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]: ...
 
 
 def _whole_warps(slots: int) -> int:
@@ -48,9 +25,9 @@ def _whole_warps(slots: int) -> int:
 class DealtPrinter:
     """Prints copies that look where in its sector each row begins. `width` is in scope."""
 
-    def __init__(self, kernel: KernelWriter, accesses: Addresses):
+    def __init__(self, kernel: KernelWriter, addresses: AddressPrinter):
         self.kernel = kernel
-        self.accesses = accesses
+        self.addresses = addresses
         products = cuda.ProductOp | cuda.ProductOfWarpgroupsOp
         self.has_products = any(isinstance(op, products) for op in kernel.kernel.walk())
 
@@ -110,7 +87,7 @@ class DealtPrinter:
         row_i, column_i = fresh(f"{row or 'row'}_i"), fresh(f"{column or 'column'}_i")
         places = [(axis, name) for axis, name in ((row, row_i), (column, column_i)) if axis]
         known = {axis: self._known_here(stride) for axis, stride in strides.items()}
-        first = self.accesses.where(op, at, strides=known)
+        first = self.addresses.where(op, at, strides=known)
         text.line(f"{'' if op.is_outward else 'const '}{type}* const {there} = {first};")
         steps = [known.get(row, "0"), known.get(column, "1")]
         given = ", ".join([there, row_count, column_count, *steps])
@@ -121,7 +98,7 @@ class DealtPrinter:
         with text.block(f"{unroll}for (int {slot} = {first}; {slot} < {slots}.count; {slot} += {step})"):
             text.line(f"const auto [{row_i}, {column_i}, {is_there}] = {slots}[{slot}];")
             here = at | dict(places)
-            is_there = " && ".join([is_there, *self._begun(op, here), *self.accesses.inside(op, here)])
+            is_there = " && ".join([is_there, *self._begun(op, here), *self.addresses.inside(op, here)])
             far = add([there, *(strided(name, strides[axis]) for axis, name in places)])
             self._vector(op, self._place(op, here), f"{kernel.call('vec')}<width>({far})", is_there)
 
@@ -132,13 +109,13 @@ class DealtPrinter:
         (axis,) = dealt_axes(type)
         extent = dict(zip(axes_of(type), rows_of(type).shape, strict=True))[axis]
         strides = kernel.strides[op.buffer]
-        stride, begin = strides[axis], self.accesses.where(op, {}, strides=strides)
+        stride, begin = strides[axis], self.addresses.where(op, {}, strides=strides)
         there, before, first, index = (kernel.names.fresh(name) for name in ("there", "before", "first", f"{axis}_i"))
         text.line(f"const {c_type(op.buffer.type)}* const {there} = {begin};")
         text.line(f"const int {before} = {kernel.call('before_in_sector')}({there}, {stride});")
         slots, threads = _whole_warps(extent + SECTOR_BYTES // format_bytes(type) - 1), kernel.threads
         here, shape = {axis: index}, rows_of(type).shape
-        valid = self.accesses.valid(op, axes_of(type), shape_of(type), shape, here) or "true"
+        valid = self.addresses.valid(op, axes_of(type), shape_of(type), shape, here) or "true"
         near = f"{kernel.call('vec')}<width>({self._place(op, here)})"
         far = f"{kernel.call('vec')}<width>({there} + {strided(index, stride)})"
         copy = f"{kernel.call('copy_async_if')}({near}, {far}, 0 <= {index} && {index} < {extent}, {valid});"
@@ -190,7 +167,7 @@ class DealtPrinter:
         text.line(f"  for (int {slot} = thread; {slot} < {total}; {slot} += {kernel.threads})")
         places = {axis: text for axis, text in ((row, index["row"]), (column, index["column"])) if axis}
         outside = [f"{index[name]} >= {count}" for name, count, _ in wanting] + self._begun(op, at | places, "<")
-        outside += [f"!({test})" for test in self.accesses.inside(op, at | places)]
+        outside += [f"!({test})" for test in self.addresses.inside(op, at | places)]
         tests = " || ".join(outside)
         near = f"{kernel.call('vec')}<1>({self._place(op, at | places)})"
         zero = f"Vec<{c_type(op.buffer.type)}, 1>{{}}"

@@ -50,7 +50,7 @@ class KernelPrinter(KernelWriter):
         """Those of last axes, which are 1 in all variants but that for any strides."""
         self.accesses = AccessPrinter(self)
         self.warpgroups = WarpgroupPrinter(self)
-        self.accesses.boxed.wait = self.warpgroups.acquire
+        self.accesses.copies.boxed.wait = self.warpgroups.acquire
 
     # -- the function ------------------------------------------------------------------------------
 

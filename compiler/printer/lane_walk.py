@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
-from xdsl.ir import SSAValue
-
-from treadle.compiler.printer.dealt import Tests
+from treadle.compiler.printer.addresses import AddressPrinter
 from treadle.compiler.printer.indices import add, strided
 from treadle.compiler.printer.text import Text
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.diagram.array import axes_of, shape_of
 
@@ -69,19 +65,10 @@ class Walk:
         text.depth -= bool(self.behind)
 
 
-class Addresses(Tests, Protocol):
-    """What copies by lanes need of the printer of accesses."""
-
-    def offset(self, op: cuda.PlacedAccess, axis: str) -> SSAValue: ...
-    def position(self, op: cuda.PlacedAccess, axis: str, indices: Mapping[str, str]) -> str: ...
-    def where(self, op: GlobalAccess, indices: dict[str, str]) -> str: ...
-    def tests(self, op: GlobalAccess, indices: Mapping[str, str], axes: Container[str]) -> list[str]: ...
-
-
-def valid_at(accesses: Addresses, op: cuda.CopyOp, here: Mapping[str, str]) -> str:
+def valid_at(addresses: AddressPrinter, op: cuda.CopyOp, here: Mapping[str, str]) -> str:
     """The test that an element is in the tile and in the array; true if it must be."""
     axes, shape = axes_of(op.tile.type), shape_of(op.tile.type)
-    return accesses.valid(op, axes, shape, shape, dict(here)) or "true"
+    return addresses.valid(op, axes, shape, shape, dict(here)) or "true"
 
 
 def along_row(kernel: KernelWriter, op: cuda.CopyOp, walk: Walk, pointer: str) -> str:

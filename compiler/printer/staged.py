@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from contextlib import contextmanager
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.printer.addresses import AddressPrinter
+from treadle.compiler.printer.copies import CopyPrinter
 from treadle.compiler.printer.shared import print_shared
 from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.writer import KernelWriter
@@ -18,19 +19,13 @@ from treadle.dialects.cuda.staging import StagedAttr
 from treadle.dialects.diagram.array import axes_of
 
 
-class Copies(Protocol):
-    """What this needs of the printer of accesses."""
-
-    def width(self, op: GlobalAccess, what: str) -> AbstractContextManager[None]: ...
-    def move(self, op: cuda.CopyOp, below: int) -> None: ...
-
-
 class StagedPrinter:
     """Prints the two ways of a fragment: as threads hold it, and through a tile that the block copies. What an
     operation stands for on its way is printed as operations, which belong to nothing."""
 
-    def __init__(self, kernel: KernelWriter, copies: Copies):
+    def __init__(self, kernel: KernelWriter, addresses: AddressPrinter, copies: CopyPrinter):
         self.kernel = kernel
+        self.addresses = addresses
         self.copies = copies
         self.tiles = TilePrinter(kernel)
         self.widest = cuda.alignments(kernel.kernel)[0]
@@ -40,7 +35,7 @@ class StagedPrinter:
         what = f"{self._name(op.source)} to registers"
         if self.kernel.piece is None:  # a loop that walks pieces stands behind
             self.bring(op)
-        with self.copies.width(op, what):
+        with self.addresses.width(op, what):
             if op.staged is None:
                 directly()
             elif op.is_staged(self.widest):
@@ -64,7 +59,7 @@ class StagedPrinter:
             self._send(op.meets_with)
         if op.is_staged(self.widest):
             return
-        with self.copies.width(op, f"{self._name(op.destination)} from registers"):
+        with self.addresses.width(op, f"{self._name(op.destination)} from registers"):
             if op.staged is None:
                 return directly()
             with self.kernel.names.scope(), self.kernel.text.block(self._where_direct(op.staged)):
@@ -83,7 +78,10 @@ class StagedPrinter:
                 self.kernel.meet(together[0])
             for op in together:
                 assert isinstance(op, cuda.LoadOp)
-                with self._where_staged(_below(op), most), self.copies.width(op, f"{self._name(op.source)} to a tile"):
+                with (
+                    self._where_staged(_below(op), most),
+                    self.addresses.width(op, f"{self._name(op.source)} to a tile"),
+                ):
                     self._copy(op, op.source, is_asynchronous)
             if is_asynchronous:
                 self.kernel.text.line(f"{self.kernel.call('copy_async_commit')}();")
@@ -103,7 +101,7 @@ class StagedPrinter:
             for op in together:
                 assert isinstance(op, cuda.StoreOp)
                 name = f"{self._name(op.destination)} from a tile"
-                with self._where_staged(_below(op), most), self.copies.width(op, name):
+                with self._where_staged(_below(op), most), self.addresses.width(op, name):
                     self._copy(op, op.destination)
 
     # -- the two sides of a tile ---------------------------------------------------------------------

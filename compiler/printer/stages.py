@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
+from treadle.dialects.cuda.multiples import constant_of
 from treadle.dialects.cuda.rings import stages_of
 
 Form = dict[SSAValue | None, int]
@@ -55,19 +55,12 @@ def residue(value: SSAValue, modulus: int) -> Form:
 
 def _add(value: SSAValue, factor: int, modulus: int, form: dict[SSAValue | None, int]) -> None:
     owner = value.owner
-    if (number := _constant(value)) is not None:
+    if (number := constant_of(value)) is not None:
         form[None] += factor * number
     elif isinstance(owner, arith.AddiOp | arith.SubiOp):
         _add(owner.lhs, factor, modulus, form)
         _add(owner.rhs, factor if isinstance(owner, arith.AddiOp) else -factor, modulus, form)
-    elif isinstance(owner, arith.RemUIOp) and (divisor := _constant(owner.rhs)) and divisor % modulus == 0:
+    elif isinstance(owner, arith.RemUIOp) and (divisor := constant_of(owner.rhs)) and divisor % modulus == 0:
         _add(owner.lhs, factor, modulus, form)
     else:
         form[value] += factor
-
-
-def _constant(value: SSAValue) -> int | None:
-    owner = value.owner
-    if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, IntegerAttr):
-        return None
-    return owner.value.value.data

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from treadle.compiler.printer.addresses import AddressPrinter
 from treadle.compiler.printer.indices import add, strided
-from treadle.compiler.printer.lane_walk import Addresses, Walk, along_row, valid_at
+from treadle.compiler.printer.lane_walk import Walk, along_row, valid_at
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
@@ -23,7 +24,7 @@ class StoredCopyPrinter:
     """Prints them in one kernel. `width` is in scope."""
 
     kernel: KernelWriter
-    accesses: Addresses
+    addresses: AddressPrinter
 
     def copy(self, op: cuda.CopyOp, walk: Walk, pointer: str) -> None:
         """The rows of a tile whose first a lane finds at a pointer."""
@@ -49,8 +50,8 @@ class StoredCopyPrinter:
         here = {walk.row: _row(walk, each), walk.column: add([walk.place, walk.behind or "0"])}
         # A row of which the compiler does not know that it is there: else it would store between loads.
         is_row = f"{_row(walk, each)} < {kernel.call('kept')}({walk.boxes.rows})"
-        valid = " && ".join(test for test in (is_row, valid_at(self.accesses, op, here)) if test != "true")
-        place = self.accesses.where(op, here) if is_at_quotients else far
+        valid = " && ".join(test for test in (is_row, valid_at(self.addresses, op, here)) if test != "true")
+        place = self.addresses.where(op, here) if is_at_quotients else far
         vector = f"{kernel.call('vec')}<width>({place})"
         kernel.text.line(f"{came} = {kernel.call('load_global_if')}({vector}, {valid});")
         if not is_at_quotients:
