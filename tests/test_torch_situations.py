@@ -15,11 +15,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.fx import Graph
 
 import treadle
 import treadle.language as tl
 from treadle.compiler.errors import TreadleError
-from treadle.torch import Report, backend, operator
+from treadle.torch import Report, backend, operator, simplified
 from treadle.torch.backend import make_backend
 from treadle.torch.options import Options
 
@@ -301,3 +302,15 @@ def test_jagged_tensors_stay_with_pytorch() -> None:
     torch.testing.assert_close(made(rows).values(), torch.tanh(rows.values() * 2))
     assert not report.taken
     assert "it is of nested tensors" in str(report)
+
+
+def test_a_graph_that_cannot_be_simplified_is_compiled_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(graph: Graph) -> None:
+        raise KeyError("a mistake of ours")
+
+    monkeypatch.setattr(simplified, "take_apart", failing)
+    made, report = compiled(attend)
+    q, k = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="failed to simplify a graph .*a mistake of ours"):
+        same(made(q, k, k), attend(q, k, k))
+    assert report.taken

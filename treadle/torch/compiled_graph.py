@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -138,7 +139,12 @@ def pieces_of(
 def _simplified(graph: Graph) -> None:
     """What was asked of the sizes that are there has to hold of all that the graph serves."""
     with recording(graph.nodes) as symbols:
-        simplify(graph)
+        try:
+            simplify(graph)
+        except Exception as error:  # each rewrite is whole or was not begun: what is left is longer, and as right
+            graph.eliminate_dead_code()
+            told = f"treadle failed to simplify a graph ({type(error).__name__}: {error}): please report it"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
         if symbols is not None:
             symbols.required |= dict.fromkeys(symbols.found)
 
