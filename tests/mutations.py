@@ -340,8 +340,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "approximations: a cap counts once": (
         "diagram_expand_approximations",
-        "there.times(share, 2 * cap)",
-        "there.times(share, cap)",
+        "there.times(risen, 2 * cap * scale)",
+        "there.times(risen, cap * scale)",
     ),
     "approximations: forgets the scale of a tanh": (
         "diagram_expand_approximations",
