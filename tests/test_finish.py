@@ -146,7 +146,7 @@ def test_results_of_one_sum_are_made_together() -> None:
 
 def test_results_that_go_to_their_array_leave_piece_by_piece() -> None:
     """The scale of a column is read, used, and its results are stored, before the next one's: never all beside all
-    sums. Its line has no swizzle, so that all are read from one place on."""
+    sums. Its line has no swizzle, so that all are read from one place on. It comes with the scales of rows."""
     _, _, printed = made("quantised_matmul", "sm_90a")
     begin = printed.index("quantised_matmul_2_kernel_specialised_body(")
     body = printed[begin : printed.index("_by_lanes_body(", begin)]
@@ -158,7 +158,7 @@ def test_results_that_go_to_their_array_leave_piece_by_piece() -> None:
     )
     assert read < loop.index("keep(Z[o8][t8][o1]);") < store
     assert body.count("store_global_if(") == 1
-    assert body.index("mbarrier_arrive(&w_scale_ring[1])") > begin + store
+    assert body.index("mbarrier_arrive(&scale_ring[1])") > begin + store
 
 
 def test_small_finishes_stay_whole() -> None:

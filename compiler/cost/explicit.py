@@ -478,10 +478,15 @@ class Walk:
         moved += [op.value.type for op in self.kernel.walk() if isinstance(op, SaveOp)]
         return vector_in_rows(map(width_of, moved), self.products)
 
+    @cached_property
+    def streamed(self) -> set[str]:
+        """The axes of which streams are fed pieces, those behind what is met first, too."""
+        return {op.axis for op in self.kernel.walk() if isinstance(op, StreamOp)}
+
     def padded(self, value: SSAValue) -> dict[str, int]:
         """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""
         step = alignment_of(self.products)
-        cut = {pieces.axis for pieces in (*self.groups, *self.streams)}
+        cut = {pieces.axis for pieces in self.groups} | self.streamed
         sizes = {axis: self.parts_of_blocks.get(axis, size) for axis, size in sizes_of(value.type).items()}
         return {axis: size if axis in cut else -(-max(size, 1) // step) * step for axis, size in sizes.items()}
 

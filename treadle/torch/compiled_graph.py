@@ -188,11 +188,13 @@ def _attempt(nodes: Sequence[Node], options: Options, trains: bool, makes: bool)
             program, cost = _for_all_sizes(nodes, options, makes, symbols)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
+    if cost.time_us is None:
+        return Piece(nodes, None, LEFT * len(nodes), "a kernel of it needs more than the machine has")
     if all(node.target in LOOKUPS for node in nodes):  # PyTorch does the same without a check before
-        return Piece(nodes, None, (cost.time_us or 0.0) + LAUNCH_US * cost.kernels, ALONE)
+        return Piece(nodes, None, cost.time_us + LAUNCH_US * cost.kernels, ALONE)
     checks = sum(isinstance(each, Entries) for each in program.inputs)
     charged = LAUNCH_US * (cost.kernels + checks) + (MEMORY_US * cost.device_bytes / 1e6 if trains else 0.0)
-    return Piece(nodes, program, (cost.time_us or 0.0) + charged)
+    return Piece(nodes, program, cost.time_us + charged)
 
 
 def _for_all_sizes(nodes: Sequence[Node], options: Options, makes: bool, symbols: Symbols) -> tuple[Program, Estimate]:
