@@ -24,6 +24,7 @@ EVERY_DAY = ("gated_linear_attention", "h100", "stated")
 KNOWN = {
     ("attention_backward", "a100", "long"): 244,  # where a block is, which it needs again behind its loops
     ("attention_backward", "h100", "long"): 32,  # of the kernel with roles
+    ("attention_soft_cap", "h100", "long"): 64,  # of consumers beside a producer whose lanes copy
     ("gated_linear_attention", "a100", "stated"): 40,  # rows that are not aligned
     ("matmul_residual", "h100", "long"): 16,  # of consumers, X at any strides
 }
