@@ -24,8 +24,16 @@ EVERY_DAY = ("gated_linear_attention", "h100", "stated")
 KNOWN = {
     ("attention_backward", "a100", "long"): 244,  # where a block is, which it needs again behind its loops
     ("attention_backward", "h100", "long"): 32,  # of the kernel with roles
-    ("attention_soft_cap", "h100", "long"): 64,  # of consumers beside a producer whose lanes copy
+    ("attention_packed", "a100", "long"): 112,  # any strides
+    ("attention_segments", "h100", "long"): 204,  # of consumers beside a producer whose lanes copy
+    ("attention_soft_cap", "h100", "long"): 64,  # likewise
+    ("attention_window", "a100", "long"): 24,  # rows aligned to 16 bytes, and to 4
     ("gated_linear_attention", "a100", "stated"): 40,  # rows that are not aligned
+    ("gated_linear_attention", "a100", "long"): 100,  # any strides
+    ("gated_linear_attention", "h100", "long"): 100,  # any strides
+    ("linear_attention", "a100", "long"): 16,
+    ("matmul_int8_nn", "a100", "stated"): 20,
+    ("matmul_int8_nn", "h100", "stated"): 8,
     ("matmul_residual", "h100", "long"): 16,  # of consumers, X at any strides
 }
 """Bytes that ptxas 13.0 still spills, at most in any entry."""
