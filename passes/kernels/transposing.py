@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.choose import sizes_text
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram import ReadOp
@@ -22,13 +21,11 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import function_of
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_of
-from treadle.passes.kernels.by_time import LONG, is_faster
+from treadle.passes.kernels.by_time import LONG
 from treadle.passes.kernels.far_neighbours import Transposition, may_take_singly, transpositions
+from treadle.passes.kernels.some_of import Times, fastest_of
 from treadle.passes.kernels.transposed import kernels_around, transpose
 from treadle.passes.kernels.trial import Scheduled, alone, scheduled
-
-Times = tuple[float, float]
-"""In microseconds, with launches: at the sizes that a program states, and where axes known only at launch are long."""
 
 _TIMES: dict[Structure, Times] = {}
 """Of kernels that were timed before."""
@@ -56,17 +53,7 @@ class Trial:
 
     def fastest(self, turns: Sequence[Transposition]) -> tuple[Sequence[Transposition], str]:
         """Which of these to transpose, none where that does not pay, and the times."""
-        before, chosen = self._times([], turns), list(turns)
-        least = self._times(chosen, turns)
-        for turn in turns if len(turns) > 1 else ():
-            fewer = [each for each in chosen if each is not turn]
-            times = self._times(fewer, turns) if fewer else before
-            if times <= least:
-                chosen, least = fewer, times
-        told = f"estimated {least[0]:.3g} us, {before[0]:.3g} us as it is"
-        if self._longer:
-            told = f"{told}; at {sizes_text(self._longer)} {least[1]:.3g} us, {before[1]:.3g} us"
-        return (chosen if least[0] < inf and is_faster(least, before) else ()), told
+        return fastest_of(turns, lambda chosen: self._times(chosen, turns), self._longer)
 
     @cached_property
     def _longer(self) -> Mapping[str, int]:

@@ -13,21 +13,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.choose import sizes_text
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.sizes import UNKNOWN_SIZE, axes_of_function, default_sizes
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import functions
-from treadle.passes.kernels.by_time import LONG, is_faster
+from treadle.passes.kernels.by_time import LONG
+from treadle.passes.kernels.some_of import Times, fastest_of
 from treadle.passes.kernels.trial import scheduled
 from treadle.passes.products.transposed_operands import TransposedOperand, transpose_operand
 
 Together = tuple[TransposedOperand, ...]
 """What the same products need."""
-
-Times = tuple[float, float]
-"""In microseconds, with launches: at the sizes that a program states, and where axes known only at launch are long."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +36,7 @@ class OperandTrial:
 
     def fastest(self, found: Sequence[Together]) -> tuple[Sequence[Together], str]:
         """Which of these to transpose, none where that does not pay, and the times."""
-        before, chosen = self._times([]), list(found)
-        least = self._times(chosen)
-        for each in found if len(found) > 1 else ():
-            fewer = [other for other in chosen if other is not each]
-            times = self._times(fewer) if fewer else before
-            if times <= least:
-                chosen, least = fewer, times
-        told = f"estimated {least[0]:.3g} us, {before[0]:.3g} us as it is"
-        if self._longer:
-            told = f"{told}; at {sizes_text(self._longer)} {least[1]:.3g} us, {before[1]:.3g} us"
-        return (chosen if least[0] < inf and is_faster(least, before) else ()), told
+        return fastest_of(found, self._times, self._longer)
 
     @cached_property
     def _stated(self) -> Mapping[str, int]:

@@ -1,0 +1,32 @@
+"""Which of some rewrites to make together, by the time that kernels take with them: all, without those that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import TypeVar
+
+from treadle.compiler.cost.choose import sizes_text
+from treadle.passes.kernels.by_time import is_faster
+
+Times = tuple[float, float]
+"""In microseconds, with launches: at the sizes that a program states, and where axes known only at launch are long."""
+
+T = TypeVar("T")
+
+
+def fastest_of(
+    found: Sequence[T], times: Callable[[Sequence[T]], Times], longer: Mapping[str, int]
+) -> tuple[Sequence[T], str]:
+    """Those to make, none where that does not pay, and what was estimated; `longer`: the long axes."""
+    before, chosen = times([]), list(found)
+    least = times(chosen)
+    for each in found if len(found) > 1 else ():
+        fewer = [other for other in chosen if other is not each]
+        left = times(fewer) if fewer else before
+        if left <= least:
+            chosen, least = fewer, left
+    told = f"estimated {least[0]:.3g} us, {before[0]:.3g} us as it is"
+    if longer:
+        told = f"{told}; at {sizes_text(longer)} {least[1]:.3g} us, {before[1]:.3g} us"
+    return (chosen if least[0] < inf and is_faster(least, before) else ()), told
