@@ -94,6 +94,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("hierarchy-promote-sums"),  # once groups and streams are known; before sizes, which leave room for it
         # once streams are known, along which neighbours lie; before sizes, which count what is left
         _step("hierarchy-share-reciprocals"),
+        _step("hierarchy-rescale-lazily"),  # once streams are known, and which sums follow what; before sizes, too
         _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory
         _step("hierarchy-subloop"),  # once it is known what a group holds; while the contractions still stand alone
         _step("hierarchy-expand-streams"),

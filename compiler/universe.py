@@ -51,6 +51,7 @@ PASSES: dict[str, str] = {
     "hierarchy-split-streams": "treadle.passes.hierarchy_split_streams:HierarchySplitStreamsPass",
     "hierarchy-promote-sums": "treadle.passes.hierarchy_promote_sums:HierarchyPromoteSumsPass",
     "hierarchy-share-reciprocals": "treadle.passes.hierarchy_share_reciprocals:HierarchyShareReciprocalsPass",
+    "hierarchy-rescale-lazily": "treadle.passes.hierarchy_rescale_lazily:HierarchyRescaleLazilyPass",
     "hierarchy-subloop": "treadle.passes.hierarchy_subloop:HierarchySubloopPass",
     "streaming": "treadle.passes.streaming:StreamingPass",
     "tiling": "treadle.passes.tiling:TilingPass",

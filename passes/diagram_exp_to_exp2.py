@@ -20,6 +20,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.passes.expressions.below_maximum import LOWEST, below_maximum
 from treadle.passes.expressions.forms import is_positive_scalar
+from treadle.passes.expressions.held import kept_for
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
@@ -412,9 +413,9 @@ def _is_maximum(value: SSAValue, of: SSAValue) -> bool:
 
 
 def _maximum(value: SSAValue) -> SSAValue:
-    """What a number stands for where it is -inf, or the value itself."""
+    """What a number stands for where it is -inf, and what a stream may keep an older one of, or the value itself."""
     inner = _at_bottom(value.owner) if isinstance(value.owner, MapOp) else None
-    return value if inner is None else inner.value
+    return kept_for(value if inner is None else inner.value)
 
 
 def _at_bottom(map: MapOp) -> Leaf | None:

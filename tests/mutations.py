@@ -227,6 +227,11 @@ MUTATIONS: dict[str, Mutation] = {
         "new = rebuilt(op, operands, self.before[state].type, into)",
         "new = rebuilt(op, operands, self.before[state].type, None)",
     ),
+    "lagging: what is told from it may leave": (
+        "passes/streams/lagging",
+        "if not self.of(value).stays:",
+        "if False:",
+    ),
     "streams: repairs nothing": (
         "passes/streams/stream",
         "into = self.before[state] if repair is None else self.repaired(state, repair, self.before)",

@@ -68,6 +68,7 @@ EVERY_DAY = {
     # And of what several passes call.
     "common: forgets the operands",
     "streams: repairs nothing",
+    "lagging: what is told from it may leave",
     "moments: one side of a product",
     "visits: least for most",
     "subloop: every piece is the first",
@@ -112,6 +113,7 @@ ELSEWHERE = {
     "cuda_overlap_pieces": "grids/early",
     "cuda_persist": "grids/persistent",
     "cuda_ping_pong": "warps/ping_pong",
+    "hierarchy_rescale_lazily": "streams/lagging",
     "hierarchy_share_reciprocals": "printer/sharing",
     "hierarchy_split_streams": "streams/splits",
     "hierarchy_transpose_arrays": "kernels/transposed",

@@ -16,6 +16,7 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
+from treadle.dialects.diagram.lagging import skips_ones
 from treadle.dialects.diagram.sharing import sharing_of
 
 FUNCTIONS = {
@@ -89,7 +90,9 @@ def keeps_left_operand(op: ContractOp) -> bool:
 
 
 def labours_of(op: Operation) -> list[Labour]:
-    """What an operation other than a product computes."""
+    """What an operation other than a product computes; nothing of what is seldom done."""
+    if skips_ones(op):
+        return []
     if isinstance(op, MapOp):
         return list(_of_map(op))
     if isinstance(op, ReduceOp):

@@ -257,6 +257,8 @@ class _Evaluation:
                 return SPECIALS if number is None else _specials_of(number)
             case arith.SelectOp() as choice if (replaced := _replaced_infinity(choice)) is not None:
                 return self.specials(choice.lhs) | self.specials(choice.rhs) - {_special(replaced)}
+            case arith.SelectOp() as choice if any(_bounds_size(test, choice.lhs) for test in _tests(choice.cond)):
+                return self.specials(choice.rhs)
             case arith.MaximumfOp() | arith.MinimumfOp() if (kept := self._bounded(value.owner)) is not None:
                 return self.specials(kept) - {"-inf" if isinstance(value.owner, arith.MaximumfOp) else "inf"}
             case arith.ExtFOp():
@@ -324,6 +326,22 @@ def _is_bounded(op: arith.SelectOp) -> bool:
         return False
     other = scaled.rhs if scaled.lhs is op.lhs else scaled.lhs
     return isinstance(other.owner, math.AbsFOp)
+
+
+def _tests(condition: SSAValue) -> Iterator[Operation]:
+    """What must hold for a condition to."""
+    owner = condition.owner
+    if isinstance(owner, arith.AndIOp):
+        yield from (test for operand in owner.operands for test in _tests(operand))
+    elif isinstance(owner, Operation):
+        yield owner
+
+
+def _bounds_size(test: Operation, value: SSAValue) -> bool:
+    """Whether a test asks if the size of a value is below a constant."""
+    if not isinstance(test, arith.CmpfOp) or test.predicate.value.data != LESS or _number_of(test.rhs) is None:
+        return False
+    return isinstance(test.lhs.owner, math.AbsFOp) and test.lhs.owner.operand is value
 
 
 def _held(number: float | None, value: SSAValue) -> float | None:

@@ -15,6 +15,7 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import array_type, sizes_of
+from treadle.dialects.diagram.lagging import skip_ones, skips_ones
 
 
 def lower_map(lowering: KernelLowering, op: MapOp) -> SSAValue:
@@ -27,6 +28,8 @@ def lower_map(lowering: KernelLowering, op: MapOp) -> SSAValue:
     share_among_present(lowering, op, body.block)
     given = [*(inputs[number] for number in needed), *made]
     result = lowering.emit(MapOp(given, fragment_type(lowering, op.result, layout), body))
+    if skips_ones(op) and given[0].type == result.result.type:
+        skip_ones(result)
     return placed(result, op, result.result, op.result)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import product
 from math import copysign
 
 from xdsl.dialects import scf
@@ -19,6 +20,7 @@ from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, NARROW, SIXTEEN_BIT, STORED
+from treadle.dialects.diagram.lagging import skips_ones
 from treadle.dialects.diagram.sharing import sharing_in
 
 MOST_WRITTEN_OUT = 4
@@ -77,7 +79,17 @@ def print_map(writer: KernelWriter, op: MapOp, is_kept: bool = False) -> None:
         statements.append(f"{name}{subscripts(layout, loops)} = {text};")
         if is_kept:
             statements.append(f"{writer.call('keep')}({name}{subscripts(layout, loops)});")
-        writer.text.nest(loops, statements)
+        # Where the result has registers of its own, it is to have all elements.
+        is_skipped = skips_ones(op) and name == writer.values[op.inputs[0]]
+        with writer.text.block(_where_not_one(writer, op.inputs[1])) if is_skipped else nullcontext():
+            writer.text.nest(loops, statements)
+
+
+def _where_not_one(writer: KernelWriter, factor: SSAValue) -> str:
+    """The head of what a thread does only if one of its factors is not one."""
+    places = product(*(range(mode.size) for mode in layout_of(factor.type).register))
+    named = ("".join(f"[{digit}]" for digit in place) for place in places)
+    return f"if ({' || '.join(f'{writer.values[factor]}{each} != 1.0f' for each in named)})"
 
 
 def map_element(writer: KernelWriter, op: MapOp, loops: Sequence[Loop]) -> tuple[list[str], str]:

@@ -31,6 +31,7 @@ from treadle.dialects.diagram.array import (
     is_array,
 )
 from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS, STORED, ui8
+from treadle.dialects.diagram.lagging import check_skipping
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.sharing import check_sharing
 from treadle.dialects.diagram.yields import YieldOp
@@ -118,6 +119,7 @@ class MapOp(DiagramOperation):
                     )
         self._verify_body()
         check_sharing(self.body.block, axes)
+        check_skipping(self, self.body.block)
 
     def _verify_body(self) -> None:
         args = self.body.block.args

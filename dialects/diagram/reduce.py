@@ -32,6 +32,7 @@ from treadle.dialects.diagram.array import (
     print_axis_list,
 )
 from treadle.dialects.diagram.formats import EIGHT_BIT, STORED
+from treadle.dialects.diagram.lagging import check_slack
 from treadle.dialects.diagram.operation import REDUCTIONS, DiagramOperation, check_over
 from treadle.dialects.syntax import parse_attributes, parse_conversion_types, print_types
 
@@ -92,6 +93,7 @@ class ReduceOp(DiagramOperation):
             raise VerifyException(f"cannot reduce {formats[0]} in {formats[1]}")
         if self.init is not None and self.init.type != self.result.type:
             raise VerifyException(f"'into' has type {self.init.type}, the result has {self.result.type}")
+        check_slack(self, self.kind.data, format_of(self.result.type))
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

@@ -13,6 +13,7 @@ from treadle.dialects.diagram import ContractOp, FillOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import number_format
 from treadle.dialects.hierarchy import StreamOp, YieldOp
+from treadle.passes.expressions.held import kept_for
 
 LONGEST = 2**31
 """No axis is longer."""
@@ -62,7 +63,7 @@ def _all_pieces(state: SSAValue) -> Sequence[SSAValue | None]:
 
 
 def _piece(region: Region, place: int) -> SSAValue | None:
-    owner = _yielded(region, place).owner
+    owner = kept_for(_yielded(region, place)).owner
     if not isinstance(owner, ReduceOp) or owner.kind.data != "max" or owner.init is not region.block.args[place]:
         return None
     return owner.operand

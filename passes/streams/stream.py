@@ -13,10 +13,12 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
 from treadle.dialects.diagram.condition import Both, Condition, Term
+from treadle.dialects.diagram.lagging import SLACK, skip_ones, slack_of
 from treadle.passes._functions import unite_equal
+from treadle.passes.expressions.held import held
 from treadle.passes.expressions.reductions import (
     combine,
     is_neutral,
@@ -35,6 +37,7 @@ from treadle.passes.expressions.scalars import (
     substitute,
 )
 from treadle.passes.streams.changes import Repair
+from treadle.passes.streams.lagging import follows_what_lags
 from treadle.passes.streams.neutral import decided
 from treadle.passes.streams.repairs import Moments, hint_of, location_of, repair_at, stood_in
 from treadle.passes.streams.selections import inputs_of, parts_of, spelled
@@ -262,8 +265,12 @@ class Following:
         type = array_type(format_of(old.type), sizes, level_of(old.type))
         factor = build_map(change, type, "repair", location_of(state))
         self.scope.add(factor)
-        applied = repair.apply(Leaf(old), Leaf(factor.result))
-        return self.scope.add(build_map(applied, old.type, hint_of(state, "repaired"), location_of(state)))
+        applied = build_map(
+            repair.apply(Leaf(old), Leaf(factor.result)), old.type, hint_of(state, "repaired"), location_of(state)
+        )
+        if repair.scales and follows_what_lags(repair) and len(present) < len(sizes_of(old.type)):
+            skip_ones(applied)
+        return self.scope.add(applied)
 
     def _value(self, value: SSAValue) -> SSAValue:
         if value not in self.scope.values:
@@ -292,8 +299,19 @@ class Step(Following):
         into = self.before[state] if repair is None else self.repaired(state, repair, self.before)
         operands = [self.scope.values[operand] for operand in operands_of(op)]
         new = rebuilt(op, operands, self.before[state].type, into)
+        new.attributes.pop(SLACK, None)
         new.result.name_hint = hint_of(state, "new")
-        self.moved(state, self.scope.add(new))
+        self.scope.add(new)
+        if (slack := slack_of(op)) is not None:
+            new = self._held(state, new.result, slack)
+        self.moved(state, new.result)
+
+    def _held(self, state: SSAValue, new: SSAValue, slack: float) -> MapOp:
+        """What a state lags behind, as long as it does so by little."""
+        kept = held(kind_of(state), Leaf(self.before[state]), Leaf(new), slack)
+        op = build_map(kept, new.type, hint_of(state, "held"), location_of(state))
+        self.scope.add(op)
+        return op
 
 
 class Merge(Following):
