@@ -154,7 +154,7 @@ def tuned() -> Iterator[Case]:
     yield cases.attention(4, 16, 4096, 128, causal=True)
     yield cases.product(8192)
     yield cases.attention(16, 16, 1024, 128, causal=True)
-    yield cases.layer(4096)
+    yield cases.layer(4096, 4096, 4096)
     yield cases.attention(4, 32, 4096, 64)
 
 

@@ -68,10 +68,10 @@ def _check_given(function: func.FuncOp, declared: Mapping[str, int], axis: str, 
         raise at(function, f"axis '{axis}' has the static size {declared[axis]}: it cannot become {size}")
 
 
-def make_inputs(function: func.FuncOp, sizes: Mapping[str, int], seed: int) -> tuple[Input, ...]:
+def make_inputs(function: func.FuncOp, sizes: Mapping[str, int], seed: int | np.random.Generator) -> tuple[Input, ...]:
     """Arguments to try a function on: standard normal numbers, or small integers, in the format of each. An argument
     with the attribute `diagram.up_to = "x"` counts positions: from 0 to the size of x, which is one past the last; with
-    `diagram.ascending` as well they never fall along its last axis."""
+    `diagram.ascending` as well they never fall along its last axis. In place of a seed, what draws the numbers."""
     random = np.random.default_rng(seed)
     inputs: list[Input] = []
     for i, type in enumerate(function.function_type.inputs):

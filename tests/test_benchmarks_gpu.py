@@ -27,6 +27,7 @@ from treadle.runtime.verify import verify
 gpu = benchmark("gpu")
 
 from speed import cases, clock, goals, kernels, measured  # noqa: E402  (benchmarks/gpu.py makes it importable)
+from speed.pool import LENGTH  # noqa: E402
 
 checks, preparing = sys.modules["checks"], sys.modules["preparing"]
 
@@ -72,7 +73,8 @@ def test_work() -> None:
     assert case.flop == 4 * 2 * 3 * 7 * 7 * 64
     assert cases.attention(2, 3, 7, 64, causal=True).flop == case.flop // 2
     assert cases.product(4).flop == 2 * 64
-    assert cases.swiglu(4).flop == 2 * cases.layer(4).flop
+    assert cases.layer(2, 3, 4).flop == 2 * 2 * 3 * 4
+    assert cases.swiglu(4).flop == 2 * cases.layer(4, 4, 4).flop
     assert (case.rate(1e-3), case.unit) == (case.flop / 1e9, "TFLOP/s")
     for rows in (cases.softmax(1024), cases.rms_norm(1024)):
         function = entry_function(parse_module(rows.program))
@@ -85,7 +87,7 @@ SMALL = [
     cases.attention(1, 2, 33, 64),
     cases.attention(1, 2, 33, 64, causal=True),
     cases.product(40),
-    cases.layer(40),
+    cases.layer(40, 24, 56),
     cases.swiglu(40),
     replace(cases.mixed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
 ]
@@ -110,6 +112,28 @@ def test_the_others_compute_the_same(who: str, monkeypatch: pytest.MonkeyPatch) 
         assert measured.largest_difference(theirs, np.asarray(expected)) < 0.02 * np.abs(expected).max()
         compared += 1
     assert compared
+
+
+def test_large_inputs_are_drawn_from_a_pool() -> None:
+    """Standard normal numbers; no two arrays, nor rows of one, are the same."""
+    q, k, _ = kernels.inputs_of(cases.attention(1, 16, 4096, 128))
+    assert q.size > LENGTH
+    for each in (q, k):
+        assert (each.mean(dtype=np.float64), each.std(dtype=np.float64)) == pytest.approx((0, 1), abs=0.01)
+        assert len(np.unique(each.reshape(-1, 128)[:, :4], axis=0)) == 16 * 4096
+    assert np.abs(np.einsum("hqd,hqd->hq", q[0, :, :64], k[0, :, :64]).mean()) < 2
+    assert (k == kernels.inputs_of(cases.attention(1, 16, 4096, 128))[1]).all()
+
+
+def test_weights_are_so_small_that_results_are_finite() -> None:
+    case = replace(cases.swiglu(4096), sizes={"t": 16, "i": 4096, "j": 16})
+    x, w, v = kernels.inputs_of(case)
+    assert (w.std(), v.std()) == pytest.approx((1 / 64, 1 / 64), rel=0.02)
+    assert {each.dtype for each in (x, w, v)} == {np.dtype(np.float16)}
+    (result,) = run_function(parse_module(case.program), [x, w, v]).results
+    assert np.abs(result).max() < 100
+    named = {name for case in cases.cases(quick=False) for name in case.factors}
+    assert named == {"%W", "%V"}
 
 
 # -- the clock -----------------------------------------------------------------------------------------
@@ -213,6 +237,9 @@ def test_goals() -> None:
     # A copy computes nothing: nobody is compared with it unasked.
     judged = anyone.judge([found(case, treadle=1.0, copy=0.1, eager=2.0), found(cases.product(8), cuBLAS=1.0)])
     assert judged.ratios == {str(case): 2.0}
+    layers = [found(cases.layer(t, 64, 64), treadle=1.0, eager=ms) for t, ms in ((64, 1.1), (96, 1.2), (128, 1.4))]
+    told = "least 1.10 (layer t 64, i 64, o 64), most 1.40 (layer t 128, i 64, o 64)"
+    assert str(anyone.judge(layers)).endswith(told)
     assert str(judged).endswith("; 1 not measured")
     assert str(anyone.judge([])).endswith("not measured")
     assert all(any(goal.holds_for(case) for case in cases.cases(quick=False)) for goal in goals.GOALS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import programs
 
@@ -24,6 +24,9 @@ class Case:
     """Of the products: two for each multiplication and addition; under a causal condition, of half of the scores."""
     bytes: int = 0
     """Of inputs and results, each moved once; where that is the work."""
+    factors: Mapping[str, float] = field(default_factory=dict[str, float])
+    """By which arguments are smaller than standard normal numbers: weights, by the root of how many numbers a product
+    adds up, as networks have them; a product of two such sums would be infinite in f16."""
 
     def __str__(self) -> str:
         return f"{self.kind} {', '.join(f'{axis} {size}' for axis, size in self.sizes.items())}"
@@ -61,7 +64,8 @@ def _few() -> Iterator[Case]:
             yield attention(TOKENS // 4096, CHANNELS // width, 4096, width, causal)
     yield softmax(4096)
     yield rms_norm(4096)
-    yield layer(4096)
+    yield layer(4096, 4096, 4096)
+    yield layer(TOKENS, 1024, 4096)
     yield swiglu(4096)
     yield mixed_attention(16384)
     yield product_of_eight_bits(8192)
@@ -75,7 +79,8 @@ def _all() -> Iterator[Case]:
     yield from map(product, (1024, 2048, 4096, 8192, 16384))
     yield from map(product_of_eight_bits, (1024, 2048, 4096, 8192, 16384))
     yield from map(mixed_attention, (2048, 4096, 8192, 16384))
-    yield from map(layer, (1024, 4096, 8192))
+    yield from (layer(size, size, size) for size in (1024, 4096, 8192))
+    yield from (layer(TOKENS, width, 4 * width) for width in (768, 1024, 2048))
     yield from map(swiglu, (1024, 4096, 8192))
     for length in (1024, 4096, 16384, 65536):
         yield softmax(length)
@@ -115,15 +120,18 @@ def product_of_eight_bits(size: int) -> Case:
     return Case("product of 8 bits", programs.product_of_eight_bits(sizes), sizes, flop=2 * size**3)
 
 
-def layer(size: int) -> Case:
-    """A product with bias and SiLU, which PyTorch alone makes two kernels of."""
-    sizes = dict.fromkeys("tio", size)
-    return Case("layer", programs.example("matmul_epilogue", sizes), sizes, flop=2 * size**3)
+def layer(t: int, i: int, o: int) -> Case:
+    """A product with bias and SiLU, which PyTorch alone makes two kernels of. In the MLP of a transformer tokens are
+    many and the inner size is small: there the second kernel, which moves every result, takes much of the time."""
+    sizes = {"t": t, "i": i, "o": o}
+    text = programs.example("matmul_epilogue", sizes)
+    return Case("layer", text, sizes, flop=2 * t * i * o, factors={"%W": i**-0.5})
 
 
 def swiglu(size: int) -> Case:
     sizes = dict.fromkeys("tij", size)
-    return Case("swiglu", programs.example("swiglu", sizes), sizes, flop=4 * size**3)
+    text, factor = programs.example("swiglu", sizes), size**-0.5
+    return Case("swiglu", text, sizes, flop=4 * size**3, factors={"%W": factor, "%V": factor})
 
 
 def softmax(length: int) -> Case:

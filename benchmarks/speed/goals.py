@@ -50,10 +50,14 @@ class Judged:
         head = f"{self.goal.what}: at least {self.goal.least:g}"
         if not self.ratios:
             return f"{head}: not measured"
-        worst = min(self.ratios, key=lambda case: self.ratios[case])
+        told = f"{head}: met at {self.met} of {self.cases}, least {self._of(min)}"
+        told += f", most {self._of(max)}" if len(self.ratios) > 1 else ""
         missing = self.cases - len(self.ratios)
-        told = f"{head}: met at {self.met} of {self.cases}, least {self.ratios[worst]:.2f} ({worst})"
         return told + (f"; {missing} not measured" if missing else "")
+
+    def _of(self, extreme: Callable[..., str]) -> str:
+        case = extreme(self.ratios, key=lambda case: self.ratios[case])
+        return f"{self.ratios[case]:.2f} ({case})"
 
     def as_json(self) -> dict[str, Any]:
         rounded = {case: round(ratio, 3) for case, ratio in self.ratios.items()}

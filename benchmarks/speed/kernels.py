@@ -11,6 +11,7 @@ from typing import Any
 
 from speed.cases import Case
 from speed.clock import Call
+from speed.pool import Pool
 
 
 class NotHere(Exception):
@@ -32,13 +33,15 @@ class Prepared:
 
 
 def inputs_of(case: Case) -> Sequence[Any]:
-    """Random numbers in the formats of the program's arguments."""
+    """Random numbers in the formats of the program's arguments, its weights as small as the case says."""
     from treadle.compiler.source import parse_module
-    from treadle.runtime.inputs import axis_sizes, make_inputs
+    from treadle.runtime.inputs import argument_name, axis_sizes, make_inputs
     from treadle.runtime.interpreter import entry_function
 
     function = entry_function(parse_module(case.program))
-    return make_inputs(function, axis_sizes(function, case.sizes), seed=0)
+    drawn = make_inputs(function, axis_sizes(function, case.sizes), Pool(0))
+    factors = [case.factors.get(argument_name(function, i)) for i in range(len(drawn))]
+    return [each if factor is None else each * factor for each, factor in zip(drawn, factors, strict=True)]
 
 
 def prepare_treadle(case: Case, inputs: Sequence[Any], device: str) -> Prepared:
