@@ -34,6 +34,11 @@ class Done:
     def as_json(self) -> dict[str, Any]:
         return {"what": self.what, "ok": self.ok, "seconds": round(self.seconds, 1), "said": self.tail}
 
+    def told(self, which: str = "") -> str:
+        lines = self.tail.splitlines()
+        why = f": {lines[-1].strip()}" if lines and not self.ok else ""
+        return f"{'ok    ' if self.ok else 'FAILED'}  {which}{self.what} ({self.seconds:.0f} s){why}"
+
 
 SMALL = {
     "attention": ("b=1", "h=2", "q=70", "x=150"),
@@ -158,10 +163,7 @@ def run_all(
         for each in as_completed(begun):
             done.append(each.result())
             found(done[-1])
-            lines = done[-1].tail.splitlines()
-            why = f": {lines[-1].strip()}" if lines and not done[-1].ok else ""
-            word = "ok    " if done[-1].ok else "FAILED"
-            print(f"{word}  {len(done)}/{len(begun)}  {done[-1].what} ({done[-1].seconds:.0f} s){why}", flush=True)
+            print(done[-1].told(f"{len(done)}/{len(begun)}  "), flush=True)
     return done
 
 
@@ -183,8 +185,8 @@ def run_one(what: str, command: Sequence[str], limit: float) -> Done:
         os.killpg(process.pid, signal.SIGKILL)
         said, _ = process.communicate()
         ok, said = False, f"{said}\nno end after {limit:.0f} s"
-    return Done(what, ok, perf_counter() - start, "\n".join(_last(said)))
+    return Done(what, ok, perf_counter() - start, last_lines(said))
 
 
-def _last(said: str) -> Iterator[str]:
-    yield from said.strip().splitlines()[-8:]
+def last_lines(said: str) -> str:
+    return "\n".join(said.strip().splitlines()[-8:])

@@ -6,10 +6,10 @@ choice, predictions, compute-sanitizer and tests.
     python benchmarks/gpu.py --prepared prepared.tar.xz --minutes 13
 
 On a machine without a GPU it says so, claims nothing and writes nothing. What is not installed, or fails, is told in
-the result; it never stops the rest: each test and each case is a process of its own, with a limit. What matters most
-comes first, each part has its share of the minutes, and the result is written anew after each step, so that a run
-that is cut off has told what it found. Times are of kernels between CUDA events, in the same process and on the same
-numbers.
+the result; it never stops the rest: each test is a process of its own, with a limit; cases are measured in a process
+that is watched, and where it hangs or ends another goes on. What matters most comes first, each part has its share of
+the minutes, and the result is written anew after each step, so that a run that is cut off has told what it found.
+Times are of kernels between CUDA events, in the same process, on the same numbers and in turns.
 
 `--prepare` needs no GPU: it compiles what would be measured, keeps that in the cache ($TREADLE_CACHE), and packs it
 into a file that may be taken to the machine that has one; there, `--prepared` takes it. Results go to
@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import pickle
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -37,8 +39,6 @@ import results
 SHARES = {"speed": 0.42, "launch": 0.08, "tune": 0.15, "predict": 0.12, "sanitizer": 0.1, "tests": 0.13}
 """Of the minutes, what each part may take; what one leaves the next ones have."""
 PARTS = tuple(SHARES)
-CASE_LIMIT = 240
-"""Seconds for a case of the speed part, compilations of all who are measured included."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,8 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--triton-attention", type=Path, metavar="FILE", help="Triton's tutorials/06-fused-attention.py"
     )
-    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--case", nargs=2, metavar=("NUMBER", "FILE"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
     if parsed.prepare:
         capability = preparing.capability_of(parsed.prepare)
@@ -75,9 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if parsed.prepared:
         carried.unpack(parsed.prepared)
-    if parsed.case:
-        measure_one(int(parsed.case[0]), Path(parsed.case[1]), parsed.alone, parsed.triton_attention)
-        return 0
+    if parsed.child is not None:
+        measure_in_child(Connection(parsed.child), parsed.triton_attention)
     return Run(parsed).parts(tuple(parsed.only or PARTS))
 
 
@@ -182,38 +180,30 @@ class Run:
     def _speed(self) -> None:
         """Every case, one after another, and the goals; printed as it comes."""
         from speed.cases import Case, cases
-        from speed.goals import GOALS
-        from speed.measured import Found, table
+        from speed.conditions import Conditions
+        from speed.kept import Kept
+        from speed.kernels import SLOW
+        from speed.watch import Watch
 
         if not self.parsed.prepared:
             every = preparing.programs_of(("speed",), self.machines, self.parsed.quick)
             preparing.prepare(self.capability, os.cpu_count() or 1, every)
         listed: list[Case] = list(cases(quick=False))
-        found: dict[str, Found] = {}
-        failed: list[checks.Done] = []
-        with tempfile.TemporaryDirectory() as folder:
-            for number, alone in rounds(listed, self.parsed.quick):
-                if monotonic() >= self.until:
-                    self.data["speed, not begun"] = [str(each) for each in listed if str(each) not in found]
-                    break
-                case = str(listed[number])
-                file = Path(folder) / f"{number}-{alone}.pickle"
-                done = checks.run_all({case: self._case(number, file, alone)}, CASE_LIMIT, 1, self.until)[0]
-                self.ran.append(done)
-                if file.exists():
-                    found[case] = pickle.loads(file.read_bytes())
-                    print(table([found[case]]), flush=True)
-                failed += [] if done.ok else [done]
-                judged = [goal.judge(list(found.values())) for goal in GOALS]
-                self.data["speed"] = [each.as_json() for each in (*found.values(), *failed)]
-                self.data["goals"] = [each.as_json() for each in judged]
-                self.keep()
-        print(table(list(found.values())), *(goal.judge(list(found.values())) for goal in GOALS), sep="\n", flush=True)
+        with Conditions() as conditions:
+            kept = Kept(self.data, self.keep, conditions)
+            with closing(Watch(self._child, self.until, kept.found, kept.end)) as watch:
+                for number, alone in rounds(listed, self.parsed.quick):
+                    if monotonic() >= self.until:
+                        self.data["speed, not begun"] = [str(each) for each in listed if str(each) not in kept.cases]
+                        break
+                    watch.measure(listed[number], SLOW if alone else ())
+            kept.keep()
+        self.ran += kept.ended
+        print(kept, flush=True)
 
-    def _case(self, number: int, file: Path, alone: bool) -> list[str]:
-        without = ["--alone"] if alone else []
+    def _child(self, descriptor: int) -> list[str]:
         triton = ["--triton-attention", str(self.parsed.triton_attention)] if self.parsed.triton_attention else []
-        return [sys.executable, str(Path(__file__).resolve()), "--case", str(number), str(file), *without, *triton]
+        return [sys.executable, str(Path(__file__).resolve()), "--child", str(descriptor), *triton]
 
 
 def rounds(listed: Sequence[Any], quick: bool) -> Iterator[tuple[int, bool]]:
@@ -230,25 +220,21 @@ def rounds(listed: Sequence[Any], quick: bool) -> Iterator[tuple[int, bool]]:
             yield from ((number, False) for number in slow)
 
 
-def measure_one(number: int, file: Path, alone: bool, triton_attention: Path | None) -> None:
-    """One case, in this process; what is found is written after each who is measured."""
+def measure_in_child(connection: Connection, triton_attention: Path | None) -> NoReturn:
+    """What the process that began this one says; what went wrong is the last that it says itself."""
     from speed import kernels
-    from speed.cases import cases
-    from speed.clock import cuda_timer
-    from speed.measured import Found, measure_one_case
-
-    from treadle.runtime.gpu import driver
+    from speed.child import serve
 
     kernels.TUTORIAL[:] = [triton_attention] if triton_attention else []
-    case = list(cases(quick=False))[number]
-
-    def keep(found: Found) -> None:
-        partial = file.with_suffix(".partial")
-        partial.write_bytes(pickle.dumps(found))
-        partial.replace(file)
-
-    timer = cuda_timer()
-    measure_one_case(case, timer, driver().Context.get_device().name(), kernels.SLOW if alone else (), keep)
+    status = 1
+    try:
+        serve(connection)
+        status = 0
+    except BaseException:
+        sys.stdout.flush()
+        traceback.print_exc()
+    finally:
+        os._exit(status)  # after a fault libraries neither tidy up nor keep quiet
 
 
 if __name__ == "__main__":

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import Any, Protocol
-
-import results
 
 Call = Callable[[], Any]
 """One use of a kernel: starts it, and does not wait."""
 
-SAMPLES, SAMPLE_SECONDS = 15, 0.02
+ROUNDS, SAMPLE_SECONDS = 15, 0.02
 
 
 class Timer(Protocol):
-    """Seconds that the device takes for some calls."""
+    """Seconds that the device takes for some calls, right after as many that are not timed: a kernel is measured on a
+    chip that it has warmed up itself."""
 
     def __call__(self, call: Call, repeats: int) -> float: ...
 
@@ -28,6 +28,8 @@ def cuda_timer() -> Timer:
 
     def seconds(call: Call, repeats: int) -> float:
         begin, end = events.Event(), events.Event()
+        for _ in range(repeats):
+            call()
         begin.record()
         for _ in range(repeats):
             call()
@@ -38,10 +40,16 @@ def cuda_timer() -> Timer:
     return seconds
 
 
-def measure(call: Call, timer: Timer, samples: int = SAMPLES, least: float = SAMPLE_SECONDS) -> results.Sample:
-    """Seconds of one call. Each sample repeats it until the clock's grain and the launch do not matter; what comes
-    before is for warming up."""
-    once = max(timer(call, 3) / 3, 1e-9)
-    once = max(timer(call, 3) / 3, 1e-9)
-    repeats = max(1, math.ceil(least / once))
-    return results.Sample(tuple(timer(call, repeats) / repeats for _ in range(samples)))
+def repeats_of(call: Call, timer: Timer) -> int:
+    """How often a sample repeats it, so that the clock's grain and the launch do not matter."""
+    return max(1, math.ceil(SAMPLE_SECONDS / max(timer(call, 3) / 3, 1e-9)))
+
+
+def turns(names: Sequence[str]) -> Iterator[str]:
+    """In each round everybody once, so that a chip that becomes warm, or is held to its power, is so for all. Orders
+    are random, the same in each run, and turned so that everybody comes first equally often."""
+    random, order = Random(0), list(names)
+    for number in range(ROUNDS if order else 0):
+        if (first := number % len(order)) == 0:
+            random.shuffle(order)
+        yield from (*order[first:], *order[:first])

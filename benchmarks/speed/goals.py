@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from speed.cases import Case
+from speed.found import OURS, Found
 from speed.kernels import COPY, UNFUSED
-from speed.measured import OURS, Found
 
 
 @dataclass(frozen=True)

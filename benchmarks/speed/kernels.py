@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +71,7 @@ Maker = Callable[[Any, Case, Sequence[Any]], Call]
 
 def prepare_torch(case: Case, inputs: Sequence[Any], who: str) -> Prepared:
     """PyTorch on the same numbers (NotHere)."""
-    torch = _torch()
+    torch = pytorch()
     arrays = [torch.from_numpy(sixteen_bits(each)).cuda() for each in inputs]
     call = PEERS[case.kind][who](torch, case, arrays)
     return Prepared(call, lambda: call().cpu().numpy())
@@ -81,7 +82,8 @@ def sixteen_bits(array: Any) -> Any:
     return array.astype("float16") if array.dtype.itemsize == 1 else array
 
 
-def _torch() -> Any:
+def pytorch() -> Any:
+    """(NotHere)"""
     try:
         import torch
     except ImportError as error:
@@ -89,6 +91,16 @@ def _torch() -> Any:
     if not torch.cuda.is_available():
         raise NotHere("this PyTorch has no CUDA")
     return torch
+
+
+def free_memory() -> None:
+    """Of a case that is done. What was compiled for it is forgotten: of what it met at other sizes PyTorch would make
+    code for any size."""
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+    gc.collect()
+    if "torch" in sys.modules:
+        sys.modules["torch"].cuda.empty_cache()
 
 
 def _sdpa(backend: str) -> Maker:
@@ -110,7 +122,7 @@ def _sdpa(backend: str) -> Maker:
 def _flex(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    compiled = torch.compile(flex_attention)
+    compiled = torch.compile(flex_attention, dynamic=False)
     if not case.kind.startswith("causal"):
         return lambda: compiled(*arrays)
     mask = create_block_mask(lambda b, h, q, x: q >= x, None, None, case.sizes["q"], case.sizes["x"])
@@ -155,9 +167,8 @@ def _eager(function: Callable[..., Any]) -> Maker:
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Maker:
     def make(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
-        torch._dynamo.reset()
         given = _in_one_format(torch, arrays)
-        compiled = torch.compile(lambda *each: function(torch, *each), **options)
+        compiled = torch.compile(lambda *each: function(torch, *each), dynamic=False, **options)
         return lambda: compiled(*given)
 
     return make

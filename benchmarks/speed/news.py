@@ -1,0 +1,32 @@
+"""What a process that measures is told, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from speed.cases import Case
+from speed.found import Found
+
+
+@dataclass(frozen=True)
+class Job:
+    """A case, and who is not measured on it."""
+
+    case: Case
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class News:
+    """Said before each step of a case, and when it is done."""
+
+    at: str = ""
+    """Who is at work now; nobody when the case is done."""
+    limit: float = 0.0
+    """Seconds after which there are other news, unless something hangs."""
+    found: Found | None = None
+    """What is known, where that is more than before."""
+
+
+Tell = Callable[[News], object]
