@@ -50,9 +50,9 @@ class Compiled(Protocol):
 def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> Any:
     """Run; the results are torch tensors if an argument is one, else numpy arrays (TreadleError)."""
     if (replays := kernel.replays) is not None and backend in ON_GPU and are_plain(arguments):
-        known: tuple[Any, ...] | None = replays.again(arguments)
+        known: Any = replays.again(arguments)
         if known is not None:
-            return _one(known)
+            return known
     if kernel.host_replays and backend in ON_GPU and (results := _again(kernel, arguments)) is not None:
         return _one(results)
     if (torch := sys.modules.get("torch")) is not None:
@@ -61,7 +61,7 @@ def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool)
         from treadle.runtime.torch_gpu import call_on_gpu
 
         given = [each.resolve_neg() if _is_tensor(each) else each for each in arguments]  # its memory has another sign
-        return _one(_told(lambda: call_on_gpu(kernel, given, backend), "gpu"))
+        return _told(lambda: call_on_gpu(kernel, given, backend), "gpu")
     results = _run(kernel, _arrays(kernel, arguments), _place(backend), checks)
     if any(_is_tensor(argument) for argument in arguments):
         return _one(tuple(_tensor(result) for result in results))

@@ -82,38 +82,37 @@ class Prepared:
         self._parameters = (ctypes.c_uint64 * len(places))(*places)  # pointers, which as such take longer to write
         self._pointer = ctypes.addressof(self._parameters)
         maps = [(i, _Map(each, image)) for i, each in enumerate(arguments) if isinstance(each, Mapped)]
-        self._maps = [(i, map.array, map.offset, map.places, map.made) for i, map in maps]
+        self._maps = [(i, map.array, map.offset, map) for i, map in maps]
 
     def again(self, addresses: Sequence[int], stream: int) -> None:
         """Launch on arrays that lie there (DriverFailure)."""
         self._write(*self._values(addresses))
-        for i, array, offset, places, made in self._maps:
-            address = addresses[array] + offset
-            self._parameters[i] = places[address] if address in places else made(address)
+        for i, array, offset, places in self._maps:
+            self._parameters[i] = places[addresses[array] + offset]
         self._start(self._pointer, stream)
 
 
-class _Map:
-    """A tensor map among the parameters of a launch: `places` tells where that of an address lies."""
+class _Map(dict[int, int]):
+    """A tensor map among the parameters of a launch: where that of an address lies."""
 
     def __init__(self, mapped: Mapped, image: Image):
+        super().__init__()
         self.array = mapped.place.array
         self.offset = mapped.place.offset
-        self.places: dict[int, int] = {}
         self._rooms: dict[int, Any] = {}
         self._mapped = mapped
         self._encode = image
         self._map: TensorMap | None = None
 
-    def made(self, address: int) -> int:
+    def __missing__(self, address: int) -> int:
         """Encode it (DriverFailure, NoTensorMap)."""
         if self._map is None or address % UNIT:  # of an address, the rules ask for no more
             self._map = _map_of(self._mapped, address)
         room, place = _held(self._encode(self._map, address))
-        if len(self.places) == IMAGES:
-            first = next(iter(self.places))
-            del self.places[first], self._rooms[first]
-        self.places[address], self._rooms[address] = place, room
+        if len(self) == IMAGES:
+            first = next(iter(self))
+            del self[first], self._rooms[first]
+        self[address], self._rooms[address] = place, room
         return place
 
 

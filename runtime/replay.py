@@ -64,6 +64,18 @@ class Plan:
     """Numbers of arrays, as in `Place`."""
     shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Of results (by their number) whose dimensions were merged: the shape that they have then."""
+    given: int = 0
+    """How many arguments there are, which is the number of what is allocated first."""
+
+    @property
+    def results_are_apart(self) -> bool:
+        """Whether each has memory that neither an argument nor another has."""
+        return len({number for number in self.results if number >= self.given}) == len(self.results)
+
+    @property
+    def fills_one(self) -> bool:
+        """Whether one launch fills all that is allocated, and that is the result."""
+        return len(self.launches) == len(self.allocations) == 1 and self.results == (self.given,) and not self.shapes
 
 
 class Tracer:
@@ -87,7 +99,8 @@ class Tracer:
         """What was done; None where another call may do something else."""
         if not self._whole:
             return None
-        return Plan(tuple(self._allocations), tuple(self._launches), tuple(self._results), tuple(self._shapes))
+        made = tuple(self._allocations), tuple(self._launches), tuple(self._results), tuple(self._shapes)
+        return Plan(*made, given=self._count)
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         made = self.backend.allocate(shape, dtype)

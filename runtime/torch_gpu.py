@@ -91,8 +91,9 @@ def device_array(tensor: Any) -> DeviceArray:
     return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor)
 
 
-def call_on_gpu(kernel: Any, arguments: Sequence[Any], backend: str) -> tuple[Any, ...]:
-    """Run where the tensors are (TreadleError if they are in several places, or the GPU refuses)."""
+def call_on_gpu(kernel: Any, arguments: Sequence[Any], backend: str) -> Any:
+    """The result, or a tuple of them, made where the tensors are (TreadleError if they are in several places, or the
+    GPU refuses)."""
     if backend not in ("auto", "gpu"):
         raise TreadleError(f"the tensors lie on a GPU, and the backend is '{backend}': move them to the CPU first")
     try:
@@ -111,7 +112,7 @@ def call_on_gpu(kernel: Any, arguments: Sequence[Any], backend: str) -> tuple[An
     results, plan = traced(kernel.module, TorchBackend(kernels, device), [_given(each) for each in arguments])
     if key is not None and plan is not None and is_installed():
         kernel.keep(key, Replay(plan, kernels.functions.prepared, device, _stream_of(device)))
-    return results
+    return results[0] if len(results) == 1 else results
 
 
 def traced(module: Any, backend: Any, given: Sequence[Any]) -> tuple[tuple[Any, ...], Plan | None]:

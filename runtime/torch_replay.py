@@ -27,6 +27,7 @@ TRIES = 8
 and one that never holds (of one tensor that is given twice) is given up."""
 
 Empty: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...], Any], Any]
+Again: TypeAlias = Callable[[Sequence[Any], list[int]], Any]
 
 
 class Replay:
@@ -39,15 +40,31 @@ class Replay:
         self._results = plan.results
         self._shapes = plan.shapes
         self._made = [(shape, _rows(shape), getattr(torch, TORCH_NAMES[dtype])) for shape, dtype in plan.allocations]
-        self._only = plan.results[0] if len(plan.results) == 1 and not plan.shapes else None
         self._empty = _empty_on(device)
         self._stream = stream
         self._lock = Lock()
-        self.tries = 0
-        """How often tensors of this geometry were taken for what will be met again."""
+        self.tries = 0 if plan.results_are_apart else TRIES
+        """How often tensors of this geometry were taken for what will be met again; never where results share memory,
+        which PyTorch is to refuse of an operator."""
+        self.again: Again = self._filled() if plan.fills_one else self._all
+        """The result, or a tuple of them, of arguments that lie there; behind them, where the results lie, is added
+        (DriverFailure)."""
 
-    def __call__(self, arguments: Sequence[Any], addresses: list[int]) -> tuple[Any, ...]:
-        """The results, of arguments that lie there; behind them, where the results lie, is added (DriverFailure)."""
+    def _filled(self) -> Again:
+        """Of most kernels, with all that is asked for at hand."""
+        (launch,), (room,), empty = self._launches, self._made, self._empty
+        stream, lock = self._stream, self._lock
+
+        def again(arguments: Sequence[Any], addresses: list[int]) -> Any:
+            made = empty(*room)
+            addresses.append(made.data_ptr())
+            with lock:
+                launch(addresses, stream())
+            return made
+
+        return again
+
+    def _all(self, arguments: Sequence[Any], addresses: list[int]) -> Any:
         tensors, empty = [*arguments], self._empty
         for shape, strides, dtype in self._made:
             made = empty(shape, strides, dtype)
@@ -57,12 +74,10 @@ class Replay:
         with self._lock:
             for launch in self._launches:
                 launch(addresses, stream)
-        if self._only is not None:
-            return (tensors[self._only],)
         results = [tensors[number] for number in self._results]
         for number, shape in self._shapes:
             results[number] = results[number].view(shape)
-        return tuple(results)
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 class Replays:
@@ -81,22 +96,22 @@ class Replays:
         if (found := self._recent.of(arguments)) is None:
             return None
         try:
-            results = found[0](arguments, found[1])
+            return found[0](arguments, found[1])
         except Exception as error:
             self._tell(error)
             raise
-        return results[0] if len(results) == 1 else results
 
-    def again(self, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The results; None for a geometry that is new (TypeError for what has none; TreadleError)."""
+    def again(self, arguments: Sequence[Any]) -> Any:
+        """The result, or a tuple of them; None for a geometry that is new (TypeError for what has none;
+        TreadleError)."""
         key, addresses = geometry(arguments)
         if (known := self._known.get(key)) is None:
             return None
         if known.tries < TRIES:
             known.tries += 1
-            self._recent.add(arguments, addresses, known.__call__)
+            self._recent.add(arguments, addresses, known.again)
         try:
-            return known(arguments, addresses)
+            return known.again(arguments, addresses)
         except Exception as error:
             self._tell(error)
             raise

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import treadle
 from benchmarking import benchmark
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.cuda import kernel_names
+from treadle.runtime import torch_replay
 from treadle.runtime.emulator.arrays import Array, MappedArray
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.gpu import DeviceArray
@@ -126,6 +128,28 @@ class First(TorchBackend):
         self.kernels.launch(Launch(kernel, grid, block, shared_bytes, (), cluster), given)
 
 
+class Copies:
+    """Launches, each of which copies a tensor of 4 x 16 to a result."""
+
+    def __init__(self, count: int) -> None:
+        launches = [Launch("copy", (1, 1, 1), (32, 1, 1), 0, (Place(0), Place(1 + i))) for i in range(count)]
+        made = ((4, 16), np.dtype(np.float32))
+        self.plan = Plan((made,) * count, tuple(launches), tuple(range(1, 1 + count)), given=1)
+        self.replay = Replay(self.plan, self.prepared, CPU, lambda: 0)
+
+    def prepared(self, launch: Launch) -> Prepared:
+        def start(pointer: int, stream: int) -> None:
+            given, made = (
+                ctypes.c_uint64.from_address(each).value for each in (ctypes.c_uint64 * 2).from_address(pointer)
+            )
+            ctypes.memmove(made, given, 4 * 4 * 16)
+
+        return Prepared(start, launch.arguments, TensorMap.record)
+
+    def __call__(self, tensor: torch.Tensor) -> Any:
+        return self.replay.again([tensor], geometry([tensor])[1])
+
+
 def first_call(device: Device, tensors: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], Plan]:
     device.known = list(tensors)
     results, plan = traced(device.kernel.module, First(device, CPU), [device_array(each) for each in tensors])
@@ -133,9 +157,8 @@ def first_call(device: Device, tensors: Sequence[torch.Tensor]) -> tuple[tuple[t
     return results, plan
 
 
-def again(device: Device, plan: Plan, tensors: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
+def again(device: Device, plan: Plan, tensors: Sequence[torch.Tensor], stream: int) -> torch.Tensor:
     """The same, done from what was written down."""
-    replay = Replay(plan, device.prepared, CPU, lambda: stream)
     made: list[torch.Tensor] = []
 
     def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -143,9 +166,11 @@ def again(device: Device, plan: Plan, tensors: Sequence[torch.Tensor], stream: i
         device.known.append(made[-1])
         return made[-1]
 
-    replay._empty = empty  # the device must know what lies in its memory
+    with pytest.MonkeyPatch.context() as patched:  # the device must know what lies in its memory
+        patched.setattr(torch_replay, "_empty_on", lambda device: empty)
+        replay = Replay(plan, device.prepared, CPU, lambda: stream)
     device.known = list(tensors)
-    return replay(tensors, geometry(tensors)[1])
+    return replay.again(tensors, geometry(tensors)[1])
 
 
 def tensors_for(kernel: treadle.Kernel, seed: int, **sizes: int) -> list[torch.Tensor]:
@@ -177,7 +202,7 @@ def test_what_was_done_is_done_again(example: str, machine: str, maps: bool, siz
     wanted = kernel.run(*before, backend="emulator")
     torch.testing.assert_close(results[0], wanted, atol=0, rtol=0)
     for tensors in (after, before):
-        (got,) = again(device, plan, tensors, stream=7)
+        got = again(device, plan, tensors, stream=7)
         torch.testing.assert_close(got, kernel.run(*tensors, backend="emulator"), atol=0, rtol=0)
     assert device.asked == [7] * len(plan.launches) * 2
 
@@ -188,7 +213,7 @@ def test_merged_dimensions_of_a_result_are_merged_again() -> None:
     device = Device(kernel)
     before, after = (tensors_for(kernel, seed, d1=7, d4=33) for seed in (0, 1))
     (first,), plan = first_call(device, before)
-    (got,) = again(device, plan, after, stream=7)
+    got = again(device, plan, after, stream=7)
     for made, tensors in ((first, before), (got, after)):
         assert made.shape == (2, 7, 64)
         assert made.data_ptr() in [each.data_ptr() for each in device.known] or made is first
@@ -204,7 +229,7 @@ def test_clusters_are_launched_again_as_clusters() -> None:
     (first,), plan = first_call(device, before)
     assert [launch.cluster for launch in plan.launches] == [2]
     for tensors, known in ((after, None), (before, first)):
-        (got,) = again(device, plan, tensors, stream=7)
+        got = again(device, plan, tensors, stream=7)
         wanted = tensors[0].float() @ tensors[1].float() if known is None else known
         torch.testing.assert_close(got, wanted, check_dtype=False)
 
@@ -298,6 +323,33 @@ def test_one_tensor_given_twice_is_looked_up() -> None:
     assert replay.tries == TRIES
 
 
+def test_an_argument_that_is_given_back_is_looked_up() -> None:
+    """At once, only what a kernel has made is given: an operator of PyTorch may not return an argument."""
+    kernel = treadle.compile(EXAMPLES / "softmax.mlir")
+    (tensor,) = tensors_for(kernel, 0, row=4, x=16)
+    plan = Plan((), (), (0,), given=1)
+    kernel.keep(geometry([tensor])[0], Replay(plan, Device(kernel).prepared, CPU, lambda: 0))
+    for _ in range(3):
+        assert kernel.run(tensor) is tensor
+        assert kernel.at_once([tensor]) is None
+    assert [replace(plan, results=each).results_are_apart for each in ((1, 2), (1, 1), (2, 0))] == [True, False, False]
+
+
+def test_what_one_launch_fills_is_made_anew() -> None:
+    """One result or several, each call has its own, and threads that call at once each have theirs."""
+    copied = Copies(count=1), Copies(count=2)
+    assert [each.plan.fills_one for each in copied] == [True, False]
+    for copies in copied:
+        tensors = [torch.randn(4, 16) for _ in range(40)]
+        with ThreadPoolExecutor(8) as pool:
+            results = [*pool.map(copies, tensors)]
+        flat = results if copies.plan.fills_one else [each for pair in results for each in pair]
+        assert len({each.data_ptr() for each in flat}) == len(flat)
+        for tensor, result in zip(tensors, results, strict=True):
+            for each in [result] if copies.plan.fills_one else result:
+                torch.testing.assert_close(each, tensor, atol=0, rtol=0)
+
+
 def test_maps_are_encoded_once_for_an_address() -> None:
     """And the one that is launched with is that of the address."""
     array = Mapped(Place(0, 128), (8, 64), (128, 2), np.dtype(np.float16), (8, 64), 128)
@@ -337,7 +389,7 @@ def test_an_array_that_the_host_makes_is_not_followed() -> None:
     given = device_array(torch.zeros(4))
     tracer = Tracer(backend, [given])
     tracer.download(tracer.upload(given))
-    assert tracer.plan() == Plan((), (), (0,))
+    assert tracer.plan() == Plan((), (), (0,), given=1)
     tracer.upload(device_array(torch.zeros(4)))
     assert tracer.plan() is None
 
