@@ -86,6 +86,12 @@ class NamedKernel:
         return kernel.run(*arrays, backend=backend)
 
     @untraced
+    def at_once(self, arrays: Sequence[Any]) -> Any:
+        """What it gives for tensors on a GPU that are as those of a call before, but for their addresses; None where
+        more is to be asked (TreadleError)."""
+        return None if (last := self._last) is None else last.at_once(arrays)
+
+    @untraced
     def compiled(self, *arrays: Any) -> Kernel:
         """The kernel for arguments of these formats and sizes (TreadleError)."""
         return self._compiled(arrays)

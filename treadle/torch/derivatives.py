@@ -15,6 +15,9 @@ from torch.autograd import forward_ad
 from torch.autograd.forward_ad import unpack_dual
 from torch.library import Library
 
+from treadle.language.function import NamedKernel
+from treadle.torch.direct import at_once, called
+
 KEYS = ("AutogradCPU", "AutogradCUDA")
 """Where autograd asks an operator how it is differentiated; on other devices, `register_autograd` answers."""
 
@@ -24,16 +27,29 @@ _REGISTERED: dict[str, Library] = {}
 """What PyTorch forgets with its library."""
 
 
-def differentiate(name: str, formula: Callable[..., Any], keep: Keep, backward: Callable[..., Any]) -> None:
+def differentiate(
+    name: str,
+    formula: Callable[..., Any],
+    keep: Keep,
+    backward: Callable[..., Any],
+    kernel: NamedKernel | None = None,
+) -> None:
     """Say how the operator `name` is differentiated: `keep(context, inputs, output)` and `backward(context,
-    *gradients)` as `torch.library.register_autograd` takes them, and the formula."""
+    *gradients)` as `torch.library.register_autograd` takes them, and the formula. If it is that of a kernel, the kernel
+    is called directly where it may be."""
     namespace, base = name.split("::")
     overload = getattr(getattr(torch.ops, namespace), base).default
+
+    def run(tensors: Sequence[torch.Tensor]) -> Any:
+        if kernel is not None and (made := called(kernel, tensors)) is not None:
+            return made
+        with torch._C._AutoDispatchBelowAutograd():
+            return overload(*tensors)
 
     class Differentiated(torch.autograd.Function):
         @staticmethod
         def forward(*tensors: Any) -> Any:
-            return _below(overload, tensors)
+            return run(tensors)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -44,22 +60,18 @@ def differentiate(name: str, formula: Callable[..., Any], keep: Keep, backward: 
             return backward(ctx, *gradients)
 
     def autograd(*tensors: torch.Tensor) -> Any:
+        if kernel is not None and (known := at_once(kernel, tensors)) is not None:
+            return known
         if _are_transformed(tensors):
             return formula(*tensors)
         if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             return Differentiated.apply(*tensors)
-        return _below(overload, tensors)
+        return run(tensors)
 
     _REGISTERED.pop(name, None)
     library = _REGISTERED[name] = Library(namespace, "FRAGMENT")
     for key in KEYS:
         library.impl(base, autograd, key)
-
-
-def _below(overload: Any, tensors: Sequence[Any]) -> Any:
-    """The operator without autograd."""
-    with torch._C._AutoDispatchBelowAutograd():
-        return overload(*tensors)
 
 
 def _are_transformed(tensors: Sequence[torch.Tensor]) -> bool:

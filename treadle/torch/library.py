@@ -32,7 +32,7 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
     schema = f"({', '.join(f'Tensor {each}' for each in kernel.names)}) -> {f'({returned})' if several else returned}"
 
     def forward(*tensors: torch.Tensor) -> Any:
-        if not any(each.requires_grad for each in tensors):
+        if not torch.is_grad_enabled() or not any(each.requires_grad for each in tensors):
             return kernel(*tensors)
         with torch.no_grad():  # gradients are the formula's
             return kernel(*tensors)
@@ -67,7 +67,7 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
 
     keep = _keep if derived is None else keep_all
     made.register_autograd(backward, setup_context=keep)
-    differentiate(name, stated, keep, backward)
+    differentiate(name, stated, keep, backward, kernel)
     return made
 
 
