@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,5 +78,42 @@ def test_launches_are_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     for each in found:
         assert each["later_us"]["runs"] == 3
         assert 0 < each["later_us"]["median"] < each["first_us"]
+        assert each["at_once"]
     assert launch_time.report(found, launch_time.NONE)["driver"] == "not called"
     assert "matmul on tensors for h100" in capsys.readouterr().out
+
+
+def test_runs_of_launches_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What slows a machine for a moment is not to be seen in one of them alone."""
+    launch_time = benchmark("launch_time")
+    monkeypatch.setattr(launch_time, "CALLS", 2)
+    monkeypatch.setattr(launch_time, "RUNS", 3)
+    called: list[str] = []
+    samples = launch_time.Clock(launch_time.NONE)([lambda: called.append("a"), lambda: called.append("b")])
+    assert "".join(called) == "aabb" * 3
+    assert [len(each.seconds) for each in samples] == [3, 3]
+
+
+def test_the_drivers_part_of_a_launch_is_no_part_of_the_goal(capsys: pytest.CaptureFixture[str]) -> None:
+    launch_time = benchmark("launch_time")
+    later, driver = ({"median": us, "least": us, "most": us, "runs": 3} for us in (12.5, 4.0))
+    case = {"what": "f on tensors", "machine": "a100", "first_us": 99, "later_us": later, "driver_us": driver}
+    for which, said in ((launch_time.GPU, "8.5 us; goal 10: met"), (launch_time.STAND_IN, "12.5 us; goal 10: not met")):
+        launch_time.report([case], which)
+        assert said in capsys.readouterr().out
+
+
+def test_the_driver_is_launched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch_time, launched = benchmark("launch_time"), list[tuple[int, int]]()
+    kernel = launch_time.kernel_of("softmax", "a100")
+    functions = SimpleNamespace(_start=lambda launch: lambda pointer, stream: launched.append((pointer, stream)))
+    monkeypatch.setattr(kernel, "backend", lambda name, checks: SimpleNamespace(functions=functions))
+    given = launch_time.tensors_for(kernel, {"row": 8, "x": 64}, "cpu")
+    launch = launch_time.driver_alone(kernel, given, launch_time.STAND_IN)
+    for _ in range(3):
+        launch()
+    assert len(launched) == 4, "once to write the addresses"
+    assert len(set(launched)) == 1
+    source = ctypes.c_uint64.from_address(ctypes.c_uint64.from_address(launched[0][0]).value).value
+    assert source == given[0].data_ptr()
+    assert launch_time.driver_alone(kernel, given, launch_time.NONE) is None
