@@ -118,11 +118,14 @@ class _Map(dict[int, int]):
 
 def _values_of(pointers: Sequence[Place]) -> Callable[[Sequence[int]], Sequence[int]]:
     """The addresses to be passed, of those of all arrays."""
-    arrays, offsets = [each.array for each in pointers], [each.offset for each in pointers]
-    if len(arrays) > 1 and not any(offsets):
+    pairs = [(each.array, each.offset) for each in pointers]
+    if any(offset for _, offset in pairs):
+        return lambda addresses: [addresses[array] + offset for array, offset in pairs]
+    arrays = [array for array, _ in pairs]
+    if len(arrays) > 1:
         return cast("Any", itemgetter(*arrays))
-    pairs = list(zip(arrays, offsets, strict=True))
-    return lambda addresses: [addresses[array] + offset for array, offset in pairs]
+    first = arrays[0] if arrays else 0
+    return cast("Any", itemgetter(slice(first, first + len(arrays))))  # of one alone, no sequence would be made
 
 
 def _held(image: bytes) -> tuple[Any, int]:
