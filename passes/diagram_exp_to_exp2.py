@@ -20,7 +20,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.passes.expressions.below_maximum import LOWEST, below_maximum
 from treadle.passes.expressions.forms import is_positive_scalar
-from treadle.passes.expressions.held import kept_for
+from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,

@@ -108,7 +108,7 @@ class HierarchyRescaleLazilyPass(ModulePass):
       the formats that they are rounded to: in f16 and bf16, not in f8.
 
     Where a maximum is so large that its neighbours are apart by what powers double at, or is no number, it does not lag
-    (`streams.lagging.held`). A row of `-inf` stays one.
+    (`expressions.lagging`). A row of `-inf` stays one.
 
     Done for accumulators of 32 columns and more; the others are repaired with one multiply-add as they grow."""
 

@@ -59,6 +59,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of,
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp
 from treadle.dialects.hierarchy.extracted import is_extracted
+from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.streams.held import limited_factors
 
 LASTING = ("carried", "row", "state", "repairing", "column", "value", *LEAVING)
@@ -502,7 +503,7 @@ def _is_needed_beside(op: ReduceOp) -> bool:
     block = op.parent_block()
     assert block is not None
     assert block.last_op is not None
-    kept = list(block.last_op.operands)
+    kept = [kept_for(value) for value in block.last_op.operands]
     return op.result in kept and len({use.operation for use in block.args[kept.index(op.result)].uses}) > 1
 
 

@@ -28,7 +28,7 @@
 // STEP-LABEL: func.func @attention(
 // STEP:       step (%m_so_far: {{.*}}, %l_so_far: {{.*}}, %sum_so_far: {{.*}}) {
 // STEP:         %m_new = diagram.reduce max %S over [x] into %m_so_far :
-// STEP-NEXT:    %m_held = diagram.map (%m_new_1 = %m_new : {{.*}}, %m_so_far_1 = %m_so_far : {{.*}}) -> {{.*}} {
+// STEP-NEXT:    %m_lagging = diagram.map (%m_new_1 = %m_new : {{.*}}, %m_so_far_1 = %m_so_far : {{.*}}) -> {{.*}} {
 // STEP-NEXT:      %[[GROWN:.*]] = arith.subf %m_new_1, %m_so_far_1 : f32
 // STEP-NEXT:      %[[SLACK:.*]] = arith.constant 11.0903549 : f32
 // STEP-NEXT:      %[[NEAR:.*]] = arith.cmpf ole, %[[GROWN]], %[[SLACK]] : f32
@@ -36,12 +36,12 @@
 // STEP-NEXT:      %[[LARGE:.*]] = arith.constant 0x4B3172{{.*}} : f32
 // STEP-NEXT:      %[[FINE:.*]] = arith.cmpf olt, %[[SIZE]], %[[LARGE]] : f32
 // STEP-NEXT:      %[[BOTH:.*]] = arith.andi %[[NEAR]], %[[FINE]] : i1
-// STEP-NEXT:      %[[HELD:.*]] = arith.select %[[BOTH]], %m_so_far_1, %m_new_1 : f32
-// STEP-NEXT:      diagram.yield %[[HELD]] : f32
+// STEP-NEXT:      %[[KEPT:.*]] = arith.select %[[BOTH]], %m_so_far_1, %m_new_1 : f32
+// STEP-NEXT:      diagram.yield %[[KEPT]] : f32
 // STEP:         %sum_repaired = diagram.map (%sum_so_far_1 = %sum_so_far : {{.*}}, %repair_1 = %repair : {{.*}}) -> {{.*}} attributes {diagram.skips_ones} {
 // STEP-NEXT:      %[[PRODUCT:.*]] = arith.mulf %sum_so_far_1, %repair_1 : f32
 // STEP-NEXT:      diagram.yield %[[PRODUCT]] : f32
-// STEP:         hierarchy.yield %m_held, %l_new, %sum_new :
+// STEP:         hierarchy.yield %m_lagging, %l_new, %sum_new :
 
 // CUDA-LABEL: cuda.kernel @attention_kernel
 // CUDA:         scf.for

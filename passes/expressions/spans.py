@@ -13,7 +13,7 @@ from treadle.dialects.diagram import ContractOp, FillOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import number_format
 from treadle.dialects.hierarchy import StreamOp, YieldOp
-from treadle.passes.expressions.held import kept_for
+from treadle.passes.expressions.lagging import kept_for
 
 LONGEST = 2**31
 """No axis is longer."""

@@ -18,7 +18,7 @@ from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level
 from treadle.dialects.diagram.condition import Both, Condition, Term
 from treadle.dialects.diagram.lagging import SLACK, skip_ones, slack_of
 from treadle.passes._functions import unite_equal
-from treadle.passes.expressions.held import held
+from treadle.passes.expressions.lagging import lagging
 from treadle.passes.expressions.reductions import (
     combine,
     is_neutral,
@@ -303,13 +303,13 @@ class Step(Following):
         new.result.name_hint = hint_of(state, "new")
         self.scope.add(new)
         if (slack := slack_of(op)) is not None:
-            new = self._held(state, new.result, slack)
+            new = self._lagging(state, new.result, slack)
         self.moved(state, new.result)
 
-    def _held(self, state: SSAValue, new: SSAValue, slack: float) -> MapOp:
+    def _lagging(self, state: SSAValue, new: SSAValue, slack: float) -> MapOp:
         """What a state lags behind, as long as it does so by little."""
-        kept = held(kind_of(state), Leaf(self.before[state]), Leaf(new), slack)
-        op = build_map(kept, new.type, hint_of(state, "held"), location_of(state))
+        kept = lagging(kind_of(state), Leaf(self.before[state]), Leaf(new), slack)
+        op = build_map(kept, new.type, hint_of(state, "lagging"), location_of(state))
         self.scope.add(op)
         return op
 

@@ -23,7 +23,7 @@ FINE = 2.0**20
 at, of which a slack is 8)."""
 
 
-def held(kind: str, before: Expression, new: Expression, slack: float) -> Expression:
+def lagging(kind: str, before: Expression, new: Expression, slack: float) -> Expression:
     """What is kept in place of an extremum: what it was, if that is near enough. Where either is no number, or
     infinite, it is what it is now."""
     grown = difference(new, before) if kind == "max" else difference(before, new)
