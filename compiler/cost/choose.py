@@ -58,6 +58,8 @@ class _Trial:
     timing: Timing
     merit: Merit
     late: Amount
+    ragged: Amount
+    """How many streams end with a part of a piece, the rest of which is computed all the same."""
 
     @property
     def fitting(self) -> Amount:
@@ -116,7 +118,8 @@ def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str
 def _estimated(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str, int], part: Amount) -> _Trial:
     plan = sketch.plan(found.tiles, found.warps, about=part, rereads=found.rereads)
     times = timing(plan, machine, sizes)
-    return _Trial(found, plan, times, merit(times), is_late(plan, machine, sizes, times))
+    ragged = sum((sizes[pieces.axis] % pieces.size != 0) * 1 for pieces in plan.streams)
+    return _Trial(found, plan, times, merit(times), is_late(plan, machine, sizes, times), ragged)
 
 
 def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial) -> tuple[Candidate, Estimate]:
@@ -139,7 +142,7 @@ def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Tr
 def _by_rank(trial: _Trial) -> list[int]:
     """Candidates, the best first. Among equals: pieces that the threads of a block share out evenly, where they copy;
     wide vectors, registers for some more warps, few warps that share a row, a usual number of warps, tiles that come
-    in time, few steps and little memory."""
+    in time, a whole last step, few steps and little memory."""
     its, needs, plan = trial.merit, trial.timing.footprint, trial.plan
     with np.errstate(divide="ignore"):
         keys = (
@@ -153,6 +156,7 @@ def _by_rank(trial: _Trial) -> list[int]:
             plan.sharing,
             _unusual(needs),
             trial.late,
+            trial.ragged,
             -sum(pieces.size for pieces in plan.streams),
             # Without products all that there is in shared memory are a few numbers on their way between warps.
             needs.shared_bytes * plan.has_products,
