@@ -109,10 +109,13 @@ def test_attention_whose_queries_are_all_at_work():
     ],
 )
 def test_transfers_across(name: str, beta: float, sides: tuple[tuple[str, int], ...], published: float):
-    """What blocks of a cluster share costs, beside what each brings by itself, as the closed form says."""
+    """What blocks of a cluster share costs, beside what each brings by itself, as the closed form says, where
+    nothing is coalesced otherwise."""
     sizes = {"q": 4096, "x": 4096} if name == "attention" else {"m": 4096, "n": 4096, "k": 4096}
     _, plan, sizes, near = kernel_of(name, "h100", sizes)
-    alone = replace(timed(plan, machine := load_machine("h100"), sizes), cluster=None)
+    h100 = load_machine("h100")
+    l2 = replace(h100.levels["l2"], coalesced=1)
+    alone = replace(timed(plan, machine := replace(h100, levels={**h100.levels, "l2": l2}), sizes), cluster=None)
     cluster = Shape(sides)
     _, above = links_of(plan, machine, sizes, alone, near)
     _, from_l2, across = links_of(plan, machine, sizes, replace(alone, cluster=cluster), near)

@@ -134,8 +134,8 @@ def test_datasheet_and_sustained_rates_are_apart():
     assert lasting.tensor_flops("bf16") == pytest.approx(792.1e12)
     assert lasting.tensor_flops("f16") == pytest.approx(733e12)
     assert lasting.rates.tensor["f8"] == h100.rates.tensor["f8"]  # nobody measured it
-    assert (lasting.launch, lasting.levels["l2"].coalesced) == (1.4e-6, 0.6)
-    assert h100.levels["l2"].coalesced == 1
+    assert lasting.launch == 1.4e-6
+    assert lasting.levels["l2"].coalesced == h100.levels["l2"].coalesced == 0.6  # no rate
 
 
 def test_the_clock_falls_as_tensor_cores_are_used():
@@ -163,7 +163,7 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
     assert (lasting.levels["device"].bandwidth, lasting.levels["l2"].bandwidth) == (3e12, 4e12)
     assert (lasting.launch, lasting.rates.single_warps) == (2e-6, 0.5)
     assert lasting.rates.special == mine.rates.special  # nobody measured it: what the base says is of the base
-    assert (lasting.clock, lasting.levels["l2"].coalesced) == (mine.clock, 1)
+    assert (lasting.clock, lasting.levels["l2"].coalesced) == (mine.clock, 0.6)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
             'base = "h100"\n[sustained]\nclock_of_products = 3e9',
             r"'sustained.clock_of_products' is 3e\+09 clocks a second, much more than clock \(1.83e\+09\)",
         ),
-        ('base = "h100"\n[sustained]\ncoalesced = 2', r"'sustained.coalesced' is 2: expected a part"),
+        ('base = "h100"\n[levels.l2]\ncoalesced = 2', r"'levels.l2.coalesced' is 2: expected a part"),
         ('base = "h100"\n[sustained]\ndisk = 1', r"'sustained.disk' is not a key of a machine"),
         ('base = "h100"\nlevels = 3', r"'levels' is 3: expected a table"),
         (

@@ -83,8 +83,10 @@ def part(together: int, blocks: int) -> float:
 
 
 def from_l2(machine: Machine) -> float:
-    """Bytes a clock from L2 into one SM while all are fed."""
-    return min(L2_PORT, machine.bytes_per_clock("l2") / machine.sms)
+    """Bytes a clock from L2 into one SM while all are fed: what blocks read alike and at a time is coalesced before L2,
+    also where they are no cluster."""
+    l2 = machine.levels["l2"]
+    return min(L2_PORT, machine.bytes_per_clock("l2") / (machine.sms * l2.coalesced))
 
 
 def best_cluster(
@@ -167,10 +169,17 @@ def bytes_spared(plan: Plan, sizes: Mapping[str, int], cluster: Amount) -> Amoun
         is_it = cluster == number
         if not is_any(is_it):
             continue
-        for transfer in plan.transfers:
-            together, has_shares = _together(transfer, shape)
-            less = (1 - part(together, shape.blocks)) * transfer.width * transfer.values(sizes)
-            spared = spared + choice(is_it & has_shares, less, 0.0)
+        spared = spared + choice(is_it, spared_by(plan, sizes, shape), 0.0)
+    return spared
+
+
+def spared_by(plan: Plan, sizes: Mapping[str, int], shape: Shape[str]) -> Amount:
+    """The same of clusters of that shape."""
+    spared: Amount = 0.0
+    for transfer in plan.transfers:
+        together, has_shares = _together(transfer, shape)
+        less = (1 - part(together, shape.blocks)) * transfer.width * transfer.values(sizes)
+        spared = spared + choice(has_shares, less, 0.0)
     return spared
 
 

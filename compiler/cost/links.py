@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
 
-from treadle.compiler.cost.clusters import ACROSS, bytes_across, bytes_exchanged
+from treadle.compiler.cost.clusters import ACROSS, bytes_across, bytes_exchanged, spared_by
 from treadle.compiler.cost.limit import compulsory_bytes
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.scaling import cached_memory
 from treadle.compiler.cost.time import Estimate
-from treadle.compiler.cost.traffic import crossing_bytes, device_bytes, reads_again
+from treadle.compiler.cost.traffic import coalesced_bytes, crossing_bytes, device_bytes, reads_again
 from treadle.compiler.machines import Machine
 
 
@@ -32,7 +32,7 @@ class Link:
     bandwidth: float
     """Bytes a second, of the whole machine."""
     time_us: float
-    """For which it is busy."""
+    """For which it is busy: L2 with what it is asked for, before which reads of blocks in step are coalesced."""
     at_a_time: Mapping[str, int]
     """How many pieces along each axis fetch together what they read alike."""
     group: Mapping[str, int]
@@ -60,8 +60,11 @@ def links_of(
     cluster = {} if time.cluster is None else dict(time.cluster.sides)
     across = 0 if time.cluster is None else bytes_across(plan, sizes, time.cluster)
     exchanged = round(bytes_exchanged(plan, sizes))
-    fetched = round(device_bytes(plan, machine, sizes, machine.sms * time.blocks_per_sm, time.in_turns))
+    slots = machine.sms * time.blocks_per_sm
+    fetched = round(device_bytes(plan, machine, sizes, slots, time.in_turns))
+    spared = 0 if time.cluster is None else spared_by(plan, sizes, time.cluster)
     passed = round(crossing_bytes(plan, sizes)) - across
+    unasked = coalesced_bytes(plan, machine, sizes, slots, time.in_turns, spared)
     to_device, to_l2 = machine.levels["device"].bandwidth, machine.levels["l2"].bandwidth
 
     def link(source: str, target: str, count: int, bandwidth: float, pieces: Mapping[str, int]) -> Link:
@@ -70,7 +73,9 @@ def links_of(
         memory = round(cached_memory(memory_bytes, prod(together.values())))
         return Link(source, target, count, bandwidth, count / bandwidth * 1e6, together, group, memory)
 
-    found = [link("device memory", "L2", fetched, to_device, time.at_a_time), link("L2", "SM", passed, to_l2, cluster)]
+    from_l2 = link("L2", "SM", passed, to_l2, cluster)
+    from_l2 = replace(from_l2, time_us=float(from_l2.time_us - unasked / to_l2 * 1e6))
+    found = [link("device memory", "L2", fetched, to_device, time.at_a_time), from_l2]
     if time.cluster is not None:
         found.append(link("SM", "SM of its cluster", across, to_l2 * ACROSS[time.cluster.blocks], {}))
     if exchanged:

@@ -48,12 +48,18 @@ def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: 
 def l2_bytes(
     plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount, spared: Amount
 ) -> Amount:
-    """That L2 gives and takes. Of what blocks read alike and at a time, requests are coalesced before they reach it;
-    blocks are at the same place of it if they start together, or take turns."""
+    """That L2 gives and takes: what crosses, but for what clusters spare it and what is coalesced before it."""
+    return crossing_bytes(plan, sizes) - spared - coalesced_bytes(plan, machine, sizes, slots, turns, spared)
+
+
+def coalesced_bytes(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount, spared: Amount
+) -> Amount:
+    """For which L2 is not asked, since blocks read them alike and at a time: they are at the same place if they start
+    together, or take turns."""
     alike = sum(each.sector_bytes(sizes) for each in plan.transfers if _is_read_alike(plan, each)) - spared
-    apart = sum(each.sector_bytes(sizes) for each in plan.transfers if not _is_read_alike(plan, each))
     in_step = turns | (plan.blocks(sizes) <= slots)
-    return apart + alike * choice(in_step, machine.levels["l2"].coalesced, 1)
+    return alike * choice(in_step, 1 - machine.levels["l2"].coalesced, 0)
 
 
 def _is_read_alike(plan: Plan, transfer: Transfer) -> bool:

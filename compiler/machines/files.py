@@ -122,7 +122,9 @@ def _level(table: Table, name: str, clock: float) -> Level:
         level = Level(name, scope, capacity)
     else:
         latency = table.whole("latency", bounds.LATENCY) if name == "device" else 0
-        level = Level(name, scope, capacity, _bandwidth(table, bounds.BANDWIDTH[name], clock), latency)
+        has_part = name == "l2" and table.has("coalesced")
+        coalesced = table.number("coalesced", bounds.COALESCED) if has_part else 1.0
+        level = Level(name, scope, capacity, _bandwidth(table, bounds.BANDWIDTH[name], clock), latency, coalesced)
     table.close()
     return level
 
@@ -184,7 +186,6 @@ def _sustained(table: Table) -> Sustained:
     sustained = Sustained(
         device=given("device", bounds.BANDWIDTH["device"]),
         l2=given("l2", bounds.BANDWIDTH["l2"]),
-        coalesced=given("coalesced", bounds.COALESCED),
         special=given("special", bounds.EXP2),
         launch=given("launch", bounds.LAUNCH),
         clock=given("clock", bounds.CLOCK),

@@ -35,7 +35,8 @@ class Level:
     latency: int = 0
     """Clocks until the first byte of a load from device memory arrives."""
     coalesced: float = 1.0
-    """Of L2, the part of what blocks read alike and at a time that it is asked for: the rest is coalesced before."""
+    """Of L2, the part of what blocks read alike and at a time that it is asked for: the rest is coalesced before. It is
+    no rate, and counts whichever rates are asked for."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,6 @@ class Sustained:
     """Bytes a second of device memory, reads and writes together."""
     l2: float | None = None
     """Bytes a second that all SMs read from L2."""
-    coalesced: float | None = None
-    """The part of what blocks read alike and at a time that L2 is asked for."""
     special: float | None = None
     """Results of exp2 a second."""
     launch: float | None = None
@@ -166,7 +165,6 @@ class Machine:
         levels = dict(lasting.levels)
         for name, bandwidth in (("device", found.device), ("l2", found.l2)):
             levels[name] = replace(levels[name], bandwidth=bandwidth or levels[name].bandwidth)
-        levels["l2"] = replace(levels["l2"], coalesced=found.coalesced or levels["l2"].coalesced)
         tensor = {format: rate / (self.sms * (loaded or lasting.clock)) for format, rate in found.tensor.items()}
         special = rates.special if found.special is None else found.special / (self.sms * lasting.clock)
         single_warps = found.single_warps or rates.single_warps

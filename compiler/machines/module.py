@@ -31,7 +31,8 @@ MACHINE = "machine"
 def write_machine(module: ModuleOp, machine: Machine) -> None:
     data = asdict(machine)
     for name, level in data["levels"].items():
-        del level["coalesced"]  # of `sustained`
+        if level["coalesced"] == 1:
+            del level["coalesced"]
         # The key says the name already; what a level has no number of it does not say.
         data["levels"][name] = {key: value for key, value in level.items() if key != "name" and value not in (0, inf)}
     del data["loaded_clock"]  # of `sustained`
