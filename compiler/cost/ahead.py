@@ -43,6 +43,13 @@ def divided(op: MapOp) -> Iterator[tuple[str, ...]]:
     return (axes_of(op.result.type) for scalar in op.body.block.ops if _is_on_its_way(scalar, leaves))
 
 
+def capped(op: MapOp) -> Iterator[tuple[str, ...]]:
+    """The axes of each `tanh` of what the rest of a step computes with: its elements stay, and several are on their
+    way."""
+    stays = any(isinstance(use.operation, DiagramOperation) for use in op.result.uses)
+    return (axes_of(op.result.type) for scalar in op.body.block.ops if stays and isinstance(scalar, math.TanhOp))
+
+
 def _is_on_its_way(scalar: Operation, leaves: bool) -> bool:
     if isinstance(scalar, math.ExpOp | math.Exp2Op) or is_by_reciprocal(scalar):
         return leaves

@@ -10,7 +10,7 @@ from functools import cached_property
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
-from treadle.compiler.cost.ahead import begun_ahead, divided
+from treadle.compiler.cost.ahead import begun_ahead, capped, divided
 from treadle.compiler.cost.blocks import ENTRY_BYTES, blocks_of, entries_of, may_leave
 from treadle.compiler.cost.boxes import comes_by_lanes, comes_in_boxes
 from treadle.compiler.cost.fed import FedPieces
@@ -373,6 +373,7 @@ class Walk:
         """What it begins while products run, and divides, each piece of the stream anew."""
         sizes, stream = self.padded(op.result), self.inside[-1].axis
         found = [("ahead", axes) for axes in begun_ahead(op)] + [("dividing", axes) for axes in divided(op)]
+        found += [("capped", axes) for axes in capped(op)]
         for role, axes in found:
             if stream in axes and self.row in axes:
                 self.tiles.append(Tile(role, tuple(sizes[axis] for axis in axes), 4, self.stream_number))

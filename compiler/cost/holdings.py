@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.cost.ahead import begun_ahead, divided
+from treadle.compiler.cost.ahead import begun_ahead, capped, divided
 from treadle.compiler.cost.decorated import Decorated
 from treadle.compiler.cost.operands import (
     computes_with,
@@ -117,6 +117,7 @@ class Holdings:
         maps = [op for op in self.at.operations if isinstance(op, MapOp) and self.at.products]
         found = [("ahead", op, axes) for op in maps for axes in begun_ahead(op)]
         found += [("dividing", op, axes) for op in maps for axes in divided(op)]
+        found += [("capped", op, axes) for op in maps for axes in capped(op)]
         kept = [each for each in found if self.at.stream in each[2] and self.at.roles.row in each[2]]
         return [Holding(role, axes, 4, stream) for role, op, axes in kept for stream in self.at.streams_of(op)]
 

@@ -162,8 +162,8 @@ class Tile:
     last axis, what each of those that share a row has of its result. In registers: `carried`, an
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
     makes before its products are there; `partial`, sums that it promotes, a part at a time; `dividing`, what it
-    divides; `value` (spread over all lanes); `row` (a copy in
-    each lane that shares the row); `column` (a copy in each lane that shares the column: what a step
+    divides; `capped`, what it bounds by a `tanh`; `value` (spread over all lanes); `row` (a copy in each lane that
+    shares the row); `column` (a copy in each lane that shares the column: what a step
     loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same). Beside products, of
     what lies in rows over the lanes: `loaded`, what a step loads of it; `next`, the same where a step begins with it,
     which may be loaded in the step before; `reduced`, what a step reduces of it along

@@ -24,7 +24,13 @@ from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.traffic import traffic_clocks
 from treadle.compiler.cost.turns import Made, bytes_in_turns, can_take_turns, clocks_in_turns, together, uneven_share
-from treadle.compiler.cost.warpgroups import are_of_warpgroups, computes_in_order, one_after_another
+from treadle.compiler.cost.warpgroups import (
+    are_of_warpgroups,
+    computes_in_order,
+    computing,
+    one_after_another,
+    waited_in_scores,
+)
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 
@@ -93,11 +99,14 @@ class _Round:
     piece: Piece
     """The same of a warpgroup."""
     busiest: Amount
-    """Of all units; of warpgroups also what they compute, where that is one after another."""
+    """Of all units."""
     fill: Amount
     """Until the first tiles are there, for which all warps of a block wait."""
     waits: Amount
     """After that."""
+    computed: Amount = 0
+    """What warpgroups compute, where that is one after another; and for what of that they wait."""
+    waited: Amount = 0
     orderly: Amount = False
     """Whether they are warpgroups: those take turns, so that a station has no queue."""
     idle: Amount = 0
@@ -123,7 +132,8 @@ class _Round:
 
     def _busy(self, warps: Amount) -> Amount:
         exposed = sum(self.stations) * EXPOSED
-        return warps * self.busiest + choice(self.orderly, warps * exposed + self.idle + self.exposed, 0)
+        orderly = most(self.busiest + exposed, computing(warps, self.computed, self.waited))
+        return choice(self.orderly, warps * orderly + self.idle + self.exposed, warps * self.busiest)
 
 
 @dataclass(frozen=True)
@@ -334,7 +344,7 @@ def _round(
         after,
         plan.has_scores,
     )
-    busiest = share * most(choice(grouped, in_order, 0.0), *_units(clocks).values())
+    busiest = share * most(0.0, *_units(clocks).values())
     # A delayed product runs while its warpgroup works on the scores of the next turn.
     if plan.delays:
         scalars = choice(grouped, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
@@ -345,7 +355,16 @@ def _round(
     waits_of_step = choice(is_fed, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled) + MEETING_CLOCKS * _meetings(plan, sizes)
     idle = choice(is_fed, 0, steps * alone)
-    return _Round((products, scalars), piece, busiest, fill, waits, grouped, idle)
+    waited = steps * _waited(plan) if computes_in_order(plan, machine) else 0
+    waits = waits + choice(grouped, waited, 0)
+    computed = share * in_order
+    return _Round((products, scalars), piece, busiest, fill, waits, computed, waited, grouped, idle)
+
+
+def _waited(plan: Plan) -> Amount:
+    """Clocks of a step for which a warp that computes scores has nothing to issue."""
+    reductions = sum(tile.role == "row" for tile in plan.tiles)
+    return waited_in_scores(reductions, plan.streams[-1].size if plan.streams else 0)
 
 
 def _clocks_after(plan: Plan, grouped: Amount) -> Amount:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.amounts import Amount, least, most
+from treadle.compiler.amounts import Amount, ceil_div, least, most
 from treadle.compiler.cost.operands import left_operand, stays_in_registers
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
@@ -21,7 +21,7 @@ from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
-from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS, most_columns
+from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, REGISTERS, most_columns
 
 IN_ORDER_FROM = 90
 """The first capability whose tensor cores leave no time for what is computed beside them."""
@@ -107,10 +107,39 @@ def one_after_another(special: Amount, others: Amount) -> Amount:
     return special + others
 
 
+SCORES_LATENCY = 50
+"""Clocks of a step that computes scores for which its warp waits, from the product to the operands of the next: until
+the first maximum is known to all lanes of a row, the first power is there, and the last conversion. Fitted, with what
+follows, to attention on an H100 (heads of 64): a step of 128, 160 and 192 keys took two warpgroups 145, 196 and 288
+clocks longer, each, than all that they issue and their special functions."""
+
+FLOAT_LATENCY = 4
+"""Clocks from an f32 instruction to one that needs its result."""
+
+ROWS_OF_LANE = 2
+"""Whose reductions a lane of a fragment does side by side."""
+
+LANES_OF_ROW = 4
+"""Of a fragment."""
+
+
+def waited_in_scores(reductions: int, columns: Amount) -> Amount:
+    """Clocks of a step for which a warp has nothing that it can issue, where it reduces scores of so many columns so
+    often: each maximum and each sum needs the one before."""
+    return SCORES_LATENCY + reductions * ceil_div(columns, LANES_OF_ROW) * (FLOAT_LATENCY - ROWS_OF_LANE)
+
+
+def computing(groups: Amount, issued: Amount, waited: Amount) -> Amount:
+    """Clocks from one warpgroup's scores to the next one's. While products of one of them run the others compute, a
+    warp of each on each scheduler: with two of them it waits alone, with three another one fills in."""
+    return most(issued, (issued + waited) / most(groups - 1, 1))
+
+
 def granted_registers(plan: Plan, machine: Machine) -> Amount:
-    """Registers that a thread of so many warpgroups may have."""
+    """Registers that a thread of so many warpgroups may have; fewer where lanes of the producer copy."""
     groups = plan.warp_count // WARPGROUP
-    granted = sum((groups == count) * (consumer or MOST_REGISTERS) for count, (_, consumer) in REGISTERS.items())
+    shares = {**REGISTERS, **BY_LANES} if any(issue.kind == "lanes" for issue in plan.issues) else REGISTERS
+    granted = sum((groups == count) * (consumer or MOST_REGISTERS) for count, (_, consumer) in shares.items())
     return least(granted, machine.limits.registers_per_thread)
 
 
