@@ -46,6 +46,7 @@ from treadle.compiler.cost.roles import (
     lies_in_rows,
     product_axes,
     results_of,
+    role_of_met,
     vector_in_rows,
 )
 from treadle.compiler.cost.rows import made_in, met_in, reduced_later
@@ -62,7 +63,7 @@ from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.streams.held import limited_factors
 
-LASTING = ("carried", "row", "state", "repairing", "column", "value", *LEAVING)
+LASTING = ("carried", "row", "state", "repairing", "column", "bound", "value", *LEAVING)
 """Roles of tiles that stay from step to step."""
 
 
@@ -307,7 +308,7 @@ class Walk:
         self.in_registers.add(array)
         stream = self.inside[-1].axis if self.inside else None
         along_columns = lies_along_columns(axes_of(array.type), stream, self.row, self.products)
-        self.hold("column" if along_columns else "value", piece)
+        self.hold(role_of_met(piece, along_columns, self.row, self.roles.single), piece)
 
     def loaded_in_rows(self, piece: SSAValue) -> None:
         users = {use.operation for use in piece.uses}

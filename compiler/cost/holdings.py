@@ -12,7 +12,7 @@ from treadle.compiler.cost.operands import (
     computes_with,
     is_needed_first,
 )
-from treadle.compiler.cost.roles import lies_along_columns
+from treadle.compiler.cost.roles import lies_along_columns, role_of_met
 from treadle.compiler.cost.rows import made_in, met_in, reduced_later
 from treadle.compiler.cost.tasks import ADDRESS, Holding
 from treadle.compiler.cost.work import width_of
@@ -57,7 +57,7 @@ class Holdings:
         """What lies as the result of a product that it meets."""
         axes, width = axes_of(value.type), width_of(value.type)
         along_columns = lies_along_columns(axes, self.at.stream, self.at.roles.row, self.at.products)
-        return Holding("column" if along_columns else "value", axes, width)
+        return Holding(role_of_met(value, along_columns, self.at.roles.row, self.at.roles.single), axes, width)
 
     def _of_loaded(self, value: SSAValue) -> Iterator[Holding]:
         axes = axes_of(value.type)

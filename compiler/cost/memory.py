@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf, prod
 
@@ -60,6 +60,11 @@ that tensor copies feed, ptxas 13.0 spills nothing at these keys of a step, and 
 with the 160 registers of three warpgroups; heads of 128, 80 with these and 176 with the 240 of two. Of heads of 64 it
 spills nothing at 240 with 240, and in f8 at 160 with 160. This says the same."""
 
+WARPGROUP_BOUND = 7
+"""For each whole number of a row with which tests of a step compare: what either side leaves of the first columns, in
+the loops that test it. With one such number a row and heads of 64 ptxas 13.0 spills nothing of 112 keys with 160
+registers and of 208 with 240, and 124 and 232 bytes of 16 more."""
+
 WARPGROUP_PARTIAL = 1.0
 """For each register of a sum on its way to an accumulator, beside which a step holds nothing else of its own."""
 
@@ -67,8 +72,8 @@ AHEAD = 0.9
 """The part of what maps begin while products run (`ahead.py`) that is there before these are: with positions as biases,
 ptxas 13.0 spills nothing at pieces of 128 and 16 bytes at 144."""
 
-CAPPED = 0.26
-"""The part of scores that go through a `tanh` which is on its way: ptxas 13.0 spills nothing of 112 keys with 160
+WARPGROUP_CAPPED = 0.26
+"""The part of scores that go through a `tanh` which is on its way there: ptxas 13.0 spills nothing of 112 keys with 160
 registers and of 192 with 240, and 36 to 152 bytes of 16 more."""
 
 DIVIDING = 0.45
@@ -203,7 +208,8 @@ def registers(plan: Plan, machine: Machine) -> Amount:
         return rounded(BASE_REGISTERS + (STREAM_REGISTERS if plan.streams else 0) + plan.held)
     alone = PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + _held(plan, CARRIED, PASSING)
     alone = alone + _addresses_of_copies(plan)
-    of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING, WARPGROUP_PARTIAL)
+    apart = {"partial": WARPGROUP_PARTIAL, "capped": WARPGROUP_CAPPED, "bound": WARPGROUP_BOUND}
+    of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING, apart)
     return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone - plan.spared_registers))
 
 
@@ -244,13 +250,14 @@ def least_registers(plan: Plan, machine: Machine) -> Amount:
     return PRODUCT_BASE + _held(plan, LEAST_CARRIED, PASSING) + plan.kept_registers
 
 
-def _held(plan: Plan, carried: float, passing: float, partial: float = 0) -> Amount:
+def _held(plan: Plan, carried: float, passing: float, of_group: Mapping[str, float] | None = None) -> Amount:
+    """`of_group`: weights of what only warpgroups hold, or hold otherwise."""
     weights = {
         "carried": carried,
         "passing": passing,
-        "partial": partial,
+        "partial": 0,
         "ahead": AHEAD,
-        "capped": CAPPED,
+        "capped": 0,
         "dividing": DIVIDING,
         "moving": 1,
         "address": 1,
@@ -259,7 +266,8 @@ def _held(plan: Plan, carried: float, passing: float, partial: float = 0) -> Amo
         "value": 1,
         "row": 1,
         "column": 1,
-    }
+        "bound": 1,
+    } | dict(of_group or {})
     held = [(tile, weights[tile.role] * _words(tile, plan)) for tile in plan.tiles if tile.role in weights]
     lasting = sum(words for tile, words in held if tile.stream is None and not _is_on_its_way(tile))
     return lasting + most(*(_held_in(plan, held, stream) for stream in {None, *(tile.stream for tile in plan.tiles)}))
@@ -309,5 +317,5 @@ def _words(tile: Tile, plan: Plan) -> Amount:
     if tile.role == "partial":
         registers = ceil_div(words, WARP * plan.warp_count)
         return ceil_div(registers, promoted_parts(registers))
-    lanes = WARP // FRAGMENT_LANES if tile.role == "row" else WARP  # in a fragment four lanes share a row
+    lanes = WARP // FRAGMENT_LANES if tile.role in ("row", "bound") else WARP  # in a fragment four lanes share a row
     return ceil_div(words, lanes * plan.warp_count)

@@ -164,7 +164,8 @@ class Tile:
     makes before its products are there; `partial`, sums that it promotes, a part at a time; `dividing`, what it
     divides; `capped`, what it bounds by a `tanh`; `value` (spread over all lanes); `row` (a copy in each lane that
     shares the row); `column` (a copy in each lane that shares the column: what a step
-    loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same). Beside products, of
+    loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same); `bound` (a copy as of
+    `row`, of whole numbers with which conditions compare). Beside products, of
     what lies in rows over the lanes: `loaded`, what a step loads of it; `next`, the same where a step begins with it,
     which may be loaded in the step before; `reduced`, what a step reduces of it along
     other axes; `moving`, an operand on its way to its tile in shared memory, in whose place; `address`, of a row that

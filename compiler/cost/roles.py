@@ -49,6 +49,15 @@ def lies_along_columns(
     return stream in axes and any({stream, row, *axes} <= result for result in results) and row not in axes
 
 
+def role_of_met(value: SSAValue, along_columns: bool, row: str | None, single: Collection[str]) -> str:
+    """What an array is held as that lies as the result of a product which it meets: whole numbers of rows are what
+    conditions compare with."""
+    if along_columns:
+        return "column"
+    of_rows = {axis for axis in axes_of(value.type) if axis not in single} == {row}
+    return "bound" if of_rows and str(format_of(value.type)).startswith("i") else "value"
+
+
 def lies_in_rows(axes: Iterable[str], products: Iterable[ContractOp], single: frozenset[str]) -> bool:
     """Whether an array with these axes is spread in rows over the lanes, beside products: it meets the result of none
     element by element, and so lies as none does. Axes of which a group has a single index tell nothing: decays of
