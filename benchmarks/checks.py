@@ -76,7 +76,7 @@ LARGE = {
     "attention": ("b=1", "h=32", "q=1000", "x=520"),
     "attention_causal": ("b=1", "h=32", "q=1000", "x=1000"),
     "matmul_epilogue": ("t=2104", "o=4104", "i=520"),
-    "attention_f8": ("b=1", "h=60", "q=1000", "x=144"),
+    "attention_f8": ("b=1", "h=60", "q=1000", "x=208"),
     "softmax": ("row=3001", "x=4104"),
 }
 """Sizes at which grids are persistent and warpgroups take turns; the last pieces are not whole."""

@@ -226,7 +226,7 @@ def test_a_loop_over_pieces_is_no_turn() -> None:
     """On sm_90a a block takes one piece after another, with a product behind each stream: the turn is the stream's."""
     step, *_ = steps(programs.attention(128, {"b": 4, "h": 16, "q": 4096, "x": 4096}), "sm_90a")
     assert step is not None
-    assert (step.warpgroups, step.masked, step.products, step.scores) == (True, False, 18, 80)
+    assert (step.warpgroups, step.masked, step.products, step.scores) == (True, False, 16, 64)
 
 
 @pytest.mark.parametrize(("name", "masked"), [("attention_causal", False), ("attention_window", True)])
@@ -273,7 +273,7 @@ KERNELS = {
     ("attention", 128, "sm_80"): Today(8.97),
     # Two of these a turn are the barriers at which warpgroups take turns.
     ("attention", 64, "sm_90a"): Today(5.67),
-    ("attention", 128, "sm_90a"): Today(6.38),
+    ("attention", 128, "sm_90a"): Today(6.78),
     # Descriptors of 16 steps are made in each turn: before the loop they are in registers of each thread, which spill.
     ("attention_causal", 256, "sm_90a"): Today(10.15),
     ("attention", 256, "sm_90a"): Today(10.15),
@@ -287,7 +287,7 @@ KERNELS = {
     ("matmul", 128, "sm_90a"): Today(4.88),
     ("matmul", 4096, "sm_80"): Today(0.89),
     # A turn finds the stage that the one before has read, and tensor cores do not run dry between two: 5.75 before.
-    ("matmul", 4096, "sm_90a"): Today(6.69),
+    ("matmul", 4096, "sm_90a"): Today(8.0),
 }
 SLACK = 1.05
 
@@ -380,6 +380,9 @@ FALLBACKS = [
     ("attention_segments", 256, "sm_90a"),
     ("attention_gqa", 256, "sm_90a"),
 ]
+BY_LANES_OF_THREE = {("attention", 64, "sm_90a"): 96}
+"""Bytes that ptxas 13.0 spills at most where lanes of the producer copy for three warpgroups, which have 152 registers a
+thread then: too few also for products that run side by side (C7512)."""
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
@@ -397,8 +400,10 @@ def test_no_other_entry_spills(name: str, width: int, arch: str) -> None:
     cubin = compile_cubin(print_cuda(module), arch)
     found = cubin.resources
     assert len(found) > 1
-    assert not re.search(r"C75\d\d", cubin.log), cubin.log
-    assert not {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes}
+    known = BY_LANES_OF_THREE.get((name, width, arch), 0)
+    assert known or not re.search(r"C75\d\d", cubin.log), cubin.log
+    assert not {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes > known}
+    assert not [each.kernel for each in found if each.spilled_bytes and "_by_lanes" not in each.kernel]
 
 
 TILES = {

@@ -311,7 +311,10 @@ def predicted(text: str, group: str = "") -> tuple[Estimate, ModuleOp]:
     return found, module
 
 
-@pytest.mark.parametrize("text", [PRODUCT, ATTENTION], ids=["product", "attention"])
+LONG_ATTENTION = programs.attention(64, {"b": 2, "h": 16, "q": 4096, "x": 4096})
+
+
+@pytest.mark.parametrize("text", [PRODUCT, LONG_ATTENTION], ids=["product", "attention"])
 def test_the_model_says_which_grids_are_persistent(text: str) -> None:
     found, module = predicted(text)
     assert found.in_turns
