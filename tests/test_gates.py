@@ -381,8 +381,8 @@ FALLBACKS = [
     ("attention_gqa", 256, "sm_90a"),
 ]
 BY_LANES_OF_THREE = {("attention", 64, "sm_90a"): 96}
-"""Bytes that ptxas 13.0 spills at most where lanes of the producer copy for three warpgroups, which have 152 registers a
-thread then: too few also for products that run side by side (C7512)."""
+"""Bytes that ptxas 13.0 spills at most where lanes of the producer copy for three warpgroups, whose threads have 152
+registers then: too few also for products that run side by side (C7512)."""
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
