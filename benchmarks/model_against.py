@@ -1,7 +1,7 @@
 """The model as it is against times on record: every kernel that was measured, with the sizes that it had then,
 estimated with the rates that last, with those of the run, or with the datasheet's. Needs no GPU.
 
-python benchmarks/model_against.py [--rates sustained|run|datasheet] [--markdown]
+python benchmarks/model_against.py [--run first|later] [--rates sustained|run|datasheet] [--markdown]
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from treadle.compiler.source import only_function, parse_module
 from treadle.dialects.hierarchy import KernelOp
 
 DEVICE, MODEL = "nvidia-h100-80gb-hbm3-2026-11-26", "h100"
-"""The run on record, and the machine file of its device."""
+"""The first run on record, and the machine file of its device."""
+LATER = f"{DEVICE}-later"
+"""The second, another H100 on the same day: of kernels that were chosen by a model that had not seen it."""
+RUNS = {"first": DEVICE, "later": LATER}
 RATES = ("sustained", "run", "datasheet")
 
 
@@ -57,16 +60,16 @@ class Measured:
     """By level, where the profiler counted."""
 
 
-def measured() -> Iterator[Measured]:
-    """All that is on record: of `treadle bench predict`, then of `gpu.py`."""
-    for path in sorted(results.RESULTS.glob(f"predict-*-{DEVICE}.json")):
+def measured(device: str = DEVICE) -> Iterator[Measured]:
+    """All that is on record of a run: of `treadle bench predict`, then of `gpu.py`."""
+    for path in sorted(results.RESULTS.glob(f"predict-*-{device}.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
         for row in data["rows"]:
             name, text = named(row["program"], row["sizes"]), programs.example(row["program"])
             seconds, rates = row["measured_us"] / 1e6, Rates(**data["rates"])
             yield Measured(name, text, row["sizes"], False, seconds, rates, row["measured_bytes"])
     known = {str(case): case for case in cases(False)}
-    for found in json.loads((results.RESULTS / f"gpu-{DEVICE}.json").read_text(encoding="utf-8"))["speed"]:
+    for found in json.loads((results.RESULTS / f"gpu-{device}.json").read_text(encoding="utf-8"))["speed"]:
         case = known[found["case"]]
         (ours,) = (each for each in found["kernels"] if each["who"] == "treadle")
         yield Measured(str(case), case.program, case.open_sizes, True, ours["seconds"]["median"])
@@ -76,16 +79,17 @@ def named(program: str, sizes: Mapping[str, int]) -> str:
     return f"{program} {', '.join(f'{axis} {size}' for axis, size in sizes.items())}"
 
 
-def kernels_then() -> Mapping[str, Mapping[str, Any]]:
+def kernels_then(device: str = DEVICE) -> Mapping[str, Mapping[str, Any]]:
     """Sizes of the kernels that were measured, by name: what the model chooses now may be others."""
-    return json.loads((results.RESULTS / f"kernels-{DEVICE}.json").read_text(encoding="utf-8"))["kernels"]
+    return json.loads((results.RESULTS / f"kernels-{device}.json").read_text(encoding="utf-8"))["kernels"]
 
 
 def row(
     each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: bool = False, carries: bool = False
 ) -> Row:
     """It is measured by repeating it, so that what fits L2 is found there. `overlaps`: whether pieces do; `carries`:
-    whether loops of a piece do. When these were measured neither did."""
+    whether loops of a piece do. In the first run neither did, nor were pieces dealt there and back; in the later all
+    of it."""
     module = parse_module(each.program)
     function = only_function(module, each.name)
     set_default_sizes(function, each.sizes)
@@ -98,7 +102,7 @@ def row(
     (lowered,) = (op for op in module.walk() if isinstance(op, KernelOp))
     plan, sizes = plan_of(lowered), sizes_of_kernel(lowered, function, each.sizes)
     machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
-    share = share_then(plan, machine, sizes, kernel)
+    share = None if kernel.get("dealt") else share_then(plan, machine, sizes, kernel)
     found = estimate(plan, machine, sizes, Made(kernel["in_turns"], share, overlaps, carries))
     assert found is not None, each.name
     moved = device_bytes(plan, machine, sizes, machine.sms * found.blocks_per_sm, found.in_turns)
@@ -129,14 +133,16 @@ def _taken(sharing: Sharing, section: int) -> Iterator[int]:
             yield from [piece] * min(section, sharing.rows - begin)
 
 
-def rows(rates: str, overlaps: bool = False, carries: bool = False) -> list[Row]:
-    machine, kernels, last = load_machine(MODEL), kernels_then(), None
+def rows(rates: str, overlaps: bool = False, carries: bool = False, run: str = "first") -> list[Row]:
+    """Of a run; `run` as rates are those that it measured (ValueError if it measured none)."""
+    machine, kernels, last = load_machine(MODEL), kernels_then(RUNS[run]), None
+    overlaps, carries = (overlaps, carries) if run == "first" else (True, True)
     found: list[Row] = []
-    for each in measured():
+    for each in measured(RUNS[run]):
         last = each.rates or last
-        assert last is not None
-        of_run = with_rates(machine, last)
-        by = {"sustained": machine.as_sustained(), "run": of_run, "datasheet": machine}[rates]
+        if rates == "run" and last is None:
+            raise ValueError(f"the {run} run measured no rates")
+        by = {"sustained": machine.as_sustained(), "datasheet": machine}.get(rates) or with_rates(machine, last)
         found.append(row(each, kernels[each.name], by, overlaps, carries))
     return found
 
@@ -154,12 +160,15 @@ def table(found: Sequence[Row]) -> list[list[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", choices=RUNS, default="first", help="which is on record")
     parser.add_argument("--rates", choices=RATES, default=RATES[0])
     parser.add_argument("--overlap", action="store_true", help="as if pieces overlapped, as they have done since")
     parser.add_argument("--carry", action="store_true", help="as if loops of a piece did, as they have done since")
     parser.add_argument("--markdown", action="store_true", help="print the table of the page")
     parsed = parser.parse_args()
-    found = rows(parsed.rates, parsed.overlap, parsed.carry)
+    if parsed.run != "first" and parsed.rates == "run":
+        parser.error(f"the {parsed.run} run measured no rates")
+    found = rows(parsed.rates, parsed.overlap, parsed.carry, parsed.run)
     head, *cells = table(found)
     print(markdown(head, cells) if parsed.markdown else results.table(head, cells))
     print(summary(found))

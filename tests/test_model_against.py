@@ -36,6 +36,21 @@ def test_predictions_are_within_the_goal():
     assert sum(row.is_hit for row in rows()) >= SHARE * len(rows())
 
 
+def test_what_was_predicted_beforehand_is_on_the_page():
+    """Of the later run, each kernel with the sizes that it had then."""
+    found = model_against.rows("sustained", run="later")
+    head, *cells = model_against.table(found)
+    assert model_against.markdown(head, cells) in PAGE
+    hits = sum(row.is_hit for row in found)
+    assert f"The second time: {hits} of {len(found)}" in PAGE
+    assert hits >= SHARE * len(found)
+
+
+def test_a_run_that_measured_no_rates_has_none():
+    with pytest.raises(ValueError, match="the later run measured no rates"):
+        model_against.rows("run", run="later")
+
+
 def test_device_memory_moves_what_was_counted_and_what_is_written_later():
     """Of what L2 has at the end of a kernel the counters did not see the way to device memory."""
     capacity = 52_428_800

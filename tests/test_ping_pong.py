@@ -130,8 +130,8 @@ def test_one_warpgroup_has_nobody_to_take_turns_with() -> None:
 @pytest.mark.parametrize("warpgroups", [2, 3])
 def test_what_a_step_gains(warpgroups: int) -> None:
     """A warpgroup makes 64 x 64 scores by a product of 128 clocks of the tensor cores, and multiplies as many shares by
-    another; its exponentials take 256 clocks, the three to four other instructions a score 32 each, and beside those the
-    second product runs. Side by side all of that adds up; in turns what is computed never stands still."""
+    another; its exponentials take 256 clocks, the three to four other instructions a score 32 each, and beside those
+    the second product runs. Side by side all of that adds up; in turns what is computed never stands still."""
     found = kernel(made(FULL, warpgroups=warpgroups))
     (loop,) = (op.parent_op() for op in found.walk() if isinstance(op, cuda.OrderWaitOp))
     assert isinstance(loop, scf.ForOp)
