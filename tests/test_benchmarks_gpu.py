@@ -185,7 +185,7 @@ def test_what_is_prepared_is_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_what_is_prepared_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same text, made for the very sizes: a product of 4096 is shared by clusters, which must divide the grid."""
+    """The same text, made for the very sizes: a product of 4096 has as many turns, whatever it is given."""
     from treadle.compiler.bench import gpu as recorder
 
     (program, *_) = preparing.programs_of(("speed",), ["h100"], True)
@@ -200,7 +200,7 @@ def test_what_is_prepared_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -
         kernels.prepare_treadle(next(iter(cases.cases(True))), [], "NVIDIA H100 80GB HBM3")
     one, other = compiled
     assert one == other
-    assert "__cluster_dims__(2, 1, 1)" in one
+    assert "turns = (4096 + 63) / 64;" in one
 
 
 def test_what_is_prepared_is_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
