@@ -22,7 +22,7 @@ from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
 from treadle.passes.warps.fallback import stand_beside
-from treadle.passes.warps.laws import Reason, why_not
+from treadle.passes.warps.laws import Reason, has_room_by_lanes, why_not
 from treadle.passes.warps.specialise import Specialised, specialise
 
 SUFFIX, BY_LANES = "_specialised", "_by_lanes"
@@ -111,7 +111,7 @@ def _by_lanes(kernel: cuda.KernelOp, machine: Machine) -> Specialised | None:
     """The kernel with roles for arrays that have no tensor maps, whose lanes copy; None if it cannot be."""
     kernel = kernel.clone()
     kernel.attributes[WITHOUT_MAPS] = UnitAttr()
-    if why_not(kernel) is not None:
+    if why_not(kernel) is not None or not has_room_by_lanes(kernel):
         return None
     made = specialise(kernel, f"{kernel.sym_name.data}{BY_LANES}", machine.limits.shared_per_block)
     if isinstance(made, Specialised) and (problems := ring_problems(made.kernel)):

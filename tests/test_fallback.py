@@ -72,6 +72,6 @@ def test_the_main_loop_is_the_one_around_what_is_walked() -> None:
     """It has sums of its own, so that its turns are told as those of the kernel with roles are."""
     _, module = lowered("attention", 64)
     steps = [step_of(op, 90) for op in module.walk() if isinstance(op, cuda.KernelOp)]
-    assert len(steps) == 2  # by tensor copies, and by lanes
-    assert {step.tile["x"] for step in steps if step is not None} == {192}
-    assert all(step is not None and step.scores == 96 for step in steps)
+    assert len(steps) == 2  # by tensor copies, and without roles
+    assert {step.tile["x"] for step in steps if step is not None} == {128}
+    assert all(step is not None and step.scores == 64 for step in steps)

@@ -21,26 +21,14 @@ LONG = {"b": 2, "h": 16, "g": 8, "q": 4096, "x": 4096, "t": 16384, "row": 16384,
 """Of axes by name; others, and what is longer as stated, stay as they are stated."""
 EVERY_DAY = ("gated_linear_attention", "h100", "stated")
 
-BY_LANES = {  # of consumers beside a producer whose lanes copy, which have 152 or 224 registers and not 160 or 240
-    "attention": 96,
-    "attention_causal": 176,
-    "attention_gqa": 96,
-    "attention_int8_cache": 392,
-    "attention_lengths": 176,
-    "attention_lse": 96,
-    "attention_mixed": 96,
-    "attention_mqa": 96,
-    "attention_paged": 176,
-    "attention_prefix": 176,
-    "attention_segments": 204,
-    "attention_sink": 96,
-    "attention_widths": 288,
-}
-KNOWN = {(name, "h100", "long"): spilled for name, spilled in BY_LANES.items()} | {
+KNOWN = {
     ("attention_backward", "a100", "long"): 244,  # where a block is, which it needs again behind its loops
     ("attention_backward", "h100", "long"): 16,  # of the kernel with roles
     ("attention_f8", "h100", "long"): 8,  # of the kernel beside, without roles
+    ("attention_int8_cache", "h100", "long"): 380,  # of consumers beside a producer whose lanes copy
     ("attention_packed", "a100", "long"): 112,  # any strides
+    ("attention_paged", "h100", "long"): 16,  # any strides
+    ("attention_segments", "h100", "long"): 188,  # of consumers beside a producer whose lanes copy
     ("attention_window", "a100", "long"): 24,  # rows aligned to 16 bytes, and to 4
     ("gated_linear_attention", "a100", "stated"): 40,  # rows that are not aligned
     ("gated_linear_attention", "a100", "long"): 100,  # any strides

@@ -20,7 +20,16 @@ from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.runs import SWIZZLED_ROWS, rows_of_run
 from treadle.dialects.cuda.tensor_gathers import run_type, why_no_box, why_no_runs
 from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_line, is_shared, layout_of, rows_of
+from treadle.dialects.cuda.tiles import (
+    WORD,
+    boxes_of,
+    format_bytes,
+    is_fragment,
+    is_line,
+    is_shared,
+    layout_of,
+    rows_of,
+)
 from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
@@ -47,6 +56,21 @@ AT_LAUNCH = {1: 255, 2: 168, 3: 128}
 BESIDE_ACCUMULATORS = 30
 """What ptxas 13.0 wants beside the accumulators of one product of a warpgroup, within the registers of the start: 26,
 or 30 with the left operand in registers. It makes no code where they are missing ("insufficient registers")."""
+
+
+def has_room_by_lanes(kernel: cuda.KernelOp) -> bool:
+    """Whether the products of a turn have room in the registers of consumers beside a producer whose lanes copy. With
+    less, ptxas 13.0 spills what they compute, and has them run one after another (C7512)."""
+    granted = BY_LANES.get(kernel.threads.data // WARPGROUP)
+    loops = [op for op in kernel.body.block.ops if isinstance(op, scf.ForOp)]
+    return granted is None or all(_words_of_products(loop) + BESIDE_ACCUMULATORS <= granted[1] for loop in loops)
+
+
+def _words_of_products(loop: scf.ForOp) -> int:
+    """Registers of a thread for the sums of all products of a turn, and for what they multiply that is computed."""
+    products = [op for op in loop.walk() if isinstance(op, cuda.ProductOp)]
+    held = dict.fromkeys(value for op in products for value in (op.result, op.lhs) if is_fragment(value.type))
+    return sum(prod(layout_of(each.type).register_shape) * format_bytes(each.type) // WORD for each in held)
 
 
 def most_columns(groups: int) -> int:
