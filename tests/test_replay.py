@@ -221,9 +221,9 @@ def test_merged_dimensions_of_a_result_are_merged_again() -> None:
 
 
 def test_clusters_are_launched_again_as_clusters() -> None:
-    """Products of 16 pieces along n, two of which make a cluster."""
-    shapes = {"m": 64, "n": 4096, "k": 64}
-    kernel = treadle.compile(programs.matmul({"m": 4096, "n": 4096, "k": 4096}), machine="h100", sizes={"n": 4096})
+    """Products of 1024^3, two of whose pieces make a cluster."""
+    shapes = {"m": 64, "n": 1024, "k": 64}
+    kernel = treadle.compile(programs.matmul({"m": 1024, "n": 1024, "k": 1024}), machine="h100", sizes={"n": 1024})
     device = Device(kernel, maps=True)
     before, after = tensors_for(kernel, 0, **shapes), tensors_for(kernel, 1, **shapes)
     (first,), plan = first_call(device, before)
