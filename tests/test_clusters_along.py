@@ -180,7 +180,7 @@ def test_of_one_size_it_is_the_larger_tile_that_is_shared() -> None:
 
 def test_an_axis_whose_size_is_known_is_enough() -> None:
     """Of m alone it is known how many pieces there are, and clusters along it save time; n is as it will be."""
-    (step,) = told(made(PRODUCT, None, 0, (("m", 4096),))[1])
+    (step,) = told(made(PRODUCT, None, 0, (("m", 256),))[1])
     assert "cuda-cluster" in step
     assert "clusters of 2 blocks along %m0 bring the stages of %B_ring together" in step
     assert "known at launch" not in step
@@ -213,8 +213,8 @@ RANK = r"block_in_cluster\(\)"
 OF_TWO = {
     "the mask names the first block only": (r"(tensor_load_multicast\(B_to.*), 3\);", r"\1, 1);"),
     "the mask names a block that is not there": (r"(tensor_load_multicast\(B_to.*), 3\);", r"\1, 5);"),
-    "all bring the first share": (rf"int\(k0 \+ {RANK} \* 64\)", "int(k0)"),
-    "shares go to the place of the first": (rf"B_to \+ {RANK} \* 4096", "B_to"),
+    "all bring the first share": (rf"int\(k0 \+ {RANK} \* 32\)", "int(k0)"),
+    "shares go to the place of the first": (rf"B_to \+ {RANK} \* 2048", "B_to"),
     "both take the piece of the first": (r"\(block(\w*) \* 2\) \+ place\)", r"(block\1 * 2))"),
     "pieces of clusters are as far apart as of blocks": (r"\(block(\w*) \* 2\) \+ place\)", r"block\1 + place)"),
     "an arrival of the other block is missing": (
@@ -222,7 +222,7 @@ OF_TWO = {
         "if (thread % 128 < 1) mbarrier_arrive_at(&B_ring",
     ),
     "arrivals at the own block only": (r"(mbarrier_arrive_at\(&B_ring.*), thread % 128\)", r"\1, block_in_cluster())"),
-    "arrivals of one block are awaited": (r"(mbarrier_init\(&B_ring\[2 \+ stage\]), 4\)", r"\1, 2)"),
+    "arrivals of one block are awaited": (r"(mbarrier_init\(&B_ring\[4 \+ stage\]), 4\)", r"\1, 2)"),
     "blocks end without each other": (r"  barrier_cluster_arrive\(\);\n  barrier_cluster_wait\(\);\n}", "}"),
 }
 
@@ -232,9 +232,9 @@ OF_FOUR = {
     "B goes to the other two": (rf"5 << \({RANK} % 2\)", "5 << (1 - block_in_cluster() % 2)"),
     "B goes to all": (rf"5 << \({RANK} % 2\)", "15"),
     "A by the share of B": (rf"A_to \+ {RANK} % 2", "A_to + block_in_cluster() / 2"),
-    "B by the share of A": (rf"int\(k0 \+ {RANK} / 2 \* 64\)", "int(k0 + block_in_cluster() % 2 * 64)"),
+    "B by the share of A": (rf"int\(k0 \+ {RANK} / 2 \* 32\)", "int(k0 + block_in_cluster() % 2 * 32)"),
     "A is given back to those that share B": (
-        rf"(&A_ring\[2 \+ A_stage\]), {RANK} / 2 \* 2 \+ thread % 128\)",
+        rf"(&A_ring\[4 \+ A_stage\]), {RANK} / 2 \* 2 \+ thread % 128\)",
         r"\1, block_in_cluster() % 2 + thread % 128 * 2)",
     ),
     "B is given back to one block": (
@@ -242,7 +242,7 @@ OF_FOUR = {
         "if (thread % 128 < 1) mbarrier_arrive_at(&B_ring",
     ),
     "the places along m and n are exchanged": (r"place_along_m = place / 2", "place_along_m = uint32_t(place) % 2"),
-    "four arrivals are two": (r"(mbarrier_init\(&A_ring\[2 \+ stage\]), 4\)", r"\1, 2)"),
+    "four arrivals are two": (r"(mbarrier_init\(&A_ring\[4 \+ stage\]), 4\)", r"\1, 2)"),
 }
 
 MISTAKES: list[tuple[Sides, str, tuple[str, str]]] = [

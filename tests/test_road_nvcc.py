@@ -50,7 +50,7 @@ def instructions(cubin: Cubin) -> Sequence[str]:
     if tool is None:
         pytest.skip("cuobjdump is not installed")
     dump = subprocess.run([tool, "-sass", str(cubin.path)], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"/\*[0-9a-f]{4}\*/\s+(?:@!?\w+ )?([A-Z0-9_.]+)", dump)
+    return re.findall(r"/\*[0-9a-f]{4,5}\*/\s+(?:@!?\w+ )?([A-Z0-9_.]+)", dump)
 
 
 @needs_nvcc
