@@ -374,8 +374,8 @@ def test_several_blocks_on_an_sm_are_left_alone_where_the_model_finds_them_faste
 def test_taking_turns_saves_the_begin_of_all_pieces_but_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the others finds its tiles there. What does not hide within a piece is left aside."""
     monkeypatch.setattr(Piece, "alone", lambda _: 0)
-    (kernel,) = (op for op in decorated(ATTENTION).walk() if isinstance(op, KernelOp))
-    machine, sizes = load_machine("h100"), {"b": 2, "h": 16, "q": 2048, "x": 1024, "d": 64, "e": 64}
+    (kernel,) = (op for op in decorated(LONG_ATTENTION).walk() if isinstance(op, KernelOp))
+    machine, sizes = load_machine("h100"), {"b": 2, "h": 16, "q": 4096, "x": 4096, "d": 64, "e": 64}
     in_turns = time.timing(plan_of(kernel), machine, sizes)
     never: list[bool] = []
 
@@ -388,7 +388,7 @@ def test_taking_turns_saves_the_begin_of_all_pieces_but_the_first(monkeypatch: p
     by_piece = time.timing(plan_of(kernel), machine, sizes)
     begin = (time.LAUNCH_CLOCKS + machine.levels["device"].latency) / machine.clock * 1e6
     assert (in_turns.in_turns, by_piece.in_turns) == (True, False)
-    assert by_piece.time_us - in_turns.time_us == pytest.approx((-(-512 // 132) - 1) * begin)
+    assert by_piece.time_us - in_turns.time_us == pytest.approx((-(-2 * 16 * 22 // 132) - 1) * begin)
 
 
 def test_pieces_that_run_at_a_time_read_less_of_a_section() -> None:

@@ -46,10 +46,12 @@ def strided(array: Any) -> Any:
 @pytest.mark.parametrize("view", [odd, strided])
 @pytest.mark.parametrize(("width", "example"), [(64, "attention"), (128, "attention"), (64, "attention_causal")])
 def test_attention(width: int, example: str, view: Any) -> None:
+    """Three warpgroups, of heads of 64, have no room beside lanes that copy: a kernel without roles runs instead."""
     road = attention(width, example)
     for verdict in road.verdicts([view(each) for each in road.inputs(SIZES)], SIZES):
         assert verdict.ok, verdict
-    assert {name.rpartition("kernel_")[2] for name in road.backend().variants} == {"by_lanes_strided"}
+    variant = "by_lanes_strided" if width == 128 else "strided"
+    assert {name.rpartition("kernel_")[2] for name in road.backend().variants} == {variant}
 
 
 @needs_compiler
@@ -62,7 +64,7 @@ def test_products() -> None:
 
 @needs_compiler
 def test_data_may_arrive_in_any_order() -> None:
-    road = attention(64)
+    road = attention(128)
     inputs = [odd(each) for each in road.inputs(SIZES)]
     backends = [EmulatorBackend(road.text, cuda.kernel_names(road.module), seed=seed) for seed in range(20)]
     assert len({execute(road.module, inputs, backend)[0].tobytes() for backend in backends}) == 1

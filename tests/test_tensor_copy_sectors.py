@@ -189,4 +189,4 @@ def test_blocks_of_a_cluster_share_what_they_copy(m: int, n: int, k: int) -> Non
     module = clustered(PRODUCT)[1]
     assert any(op.shares > 1 for op in module.walk() if isinstance(op, cuda.TensorLoadOp))
     (moved,) = check_module(module, [half(m, k), half(k, n)])
-    assert moved[cuda.TensorLoadOp].is_fewest == (k % 16 == 0)  # rows of whole sectors
+    assert moved[cuda.TensorLoadOp].is_fewest  # also of rows that begin inside of sectors: one box has all of a row
