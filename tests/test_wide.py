@@ -186,7 +186,7 @@ def test_what_somebody_asks_for_is_made_whatever_it_takes() -> None:
 
 
 def test_an_axis_that_groups_can_hold_repeats_nothing() -> None:
-    (kernel,) = kernels(scheduled(attention("attention", 256, 256), "h100"))
+    (kernel,) = kernels(scheduled(attention("attention", 256, 256, 16384), "h100"))
     part = part_of_kernel(kernel)
     assert not_grouped(part, "e", WHOLE_LIMIT) is not None
     assert not repeated_products(part, "e")
