@@ -179,11 +179,12 @@ def sized(name: str, **sizes: int) -> str:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_groups_beyond_half_of_the_machine_are_cut_where_processors_hold_several(machine: str) -> None:
-    """Of 64 groups, one on a processor, each is alone with its latencies."""
-    for batches in (2, 16):
-        ((rewrite, _),) = told(sized("attention_decode", b=batches, x=8192), machine)
-        assert rewrite == PASS
-    assert not told(sized("attention_decode", b=64, x=8192), machine)  # device memory is busy all the time
+    """Of 64 groups, one on a processor: each is alone with its latencies, which warpgroups with a producer hide."""
+    ((rewrite, _),) = told(sized("attention_decode", b=16, x=8192), machine)
+    assert rewrite == (PASS if machine == "a100" else f"decline {PASS}")
+    ((rewrite, _),) = told(sized("attention_decode", b=2, x=8192), machine)
+    assert rewrite == PASS
+    assert not told(sized("attention_decode", b=64, x=8192), "a100")  # device memory is busy all the time
 
 
 @pytest.mark.parametrize("machine", MACHINES)
