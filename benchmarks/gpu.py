@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="leave out the other parts")
     parser.add_argument(
         "--quick", action="store_true", help="few sizes, and nobody beside whom compiling takes minutes"
+    )
+    parser.add_argument(
+        "--cases", metavar="PATTERN", default="", help="of speed: only cases whose names hold this regular expression"
     )
     parser.add_argument("--minutes", type=float, default=checks.FOREVER, help="begin nothing after so many")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a test (default 120)")
@@ -188,7 +192,7 @@ class Run:
         if not self.parsed.prepared:
             every = preparing.programs_of(("speed",), self.machines, self.parsed.quick)
             preparing.prepare(self.capability, os.cpu_count() or 1, every)
-        listed: list[Case] = list(cases(quick=False))
+        listed: list[Case] = [each for each in cases(quick=False) if re.search(self.parsed.cases, str(each))]
         with Conditions() as conditions:
             kept = Kept(self.data, self.keep, conditions)
             with closing(Watch(self._child, self.until, kept.found, kept.end)) as watch:
@@ -212,7 +216,8 @@ def rounds(listed: Sequence[Any], quick: bool) -> Iterator[tuple[int, bool]]:
     from speed.cases import cases
     from speed.kernels import PEERS, SLOW
 
-    few = len(list(cases(quick=True)))
+    judged = {str(each) for each in cases(quick=True)}
+    few = sum(str(each) in judged for each in listed)  # which come first
     for begin, end in ((0, few),) if quick else ((0, few), (few, len(listed))):
         yield from ((number, True) for number in range(begin, end))
         if not quick:
