@@ -110,6 +110,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("cuda-overlap-pieces"),  # once blocks take several, whose results have places of their own
         _step("cuda-order-blocks"),  # of the grids that are left: a block for each piece
         _step("cuda-ping-pong"),  # once the loops around are there: turns are given from one piece to the next
+        _step("cuda-speculate"),  # once everybody who looks at a turn has seen what it makes in its order
         _step("coalescing"),
     )
 

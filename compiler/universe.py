@@ -29,6 +29,7 @@ PASSES: dict[str, str] = {
     "cuda-overlap-pieces": "treadle.passes.cuda_overlap_pieces:CudaOverlapPiecesPass",
     "cuda-persist": "treadle.passes.cuda_persist:CudaPersistPass",
     "cuda-ping-pong": "treadle.passes.cuda_ping_pong:CudaPingPongPass",
+    "cuda-speculate": "treadle.passes.cuda_speculate:CudaSpeculatePass",
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",
     "diagram-differentiate": "treadle.passes.diagram_differentiate:DiagramDifferentiatePass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",

@@ -46,6 +46,16 @@ __device__ __forceinline__ T shuffle(T value, int source AND_LINE) {
 #endif
 }
 
+// primitive: any_lane
+// Whether something holds for any lane of the warp, all of which ask. It orders no memory. PTX ISA 9.7.13.8, vote.sync.any.
+__device__ __forceinline__ bool any_lane(bool holds AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  return __any_sync(0xffffffffu, holds);
+#else
+  return emu::any_lane(holds, line);
+#endif
+}
+
 // primitive: pick
 // One of two values of at most 32 bits, by one select: written in C, pairs would be taken apart and selected in halves.
 // PTX ISA 9.7.6.3, selp.

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from treadle.compiler.printer.scalars import bare, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.kernel import NARROW
-from treadle.dialects.cuda.rings import COUNTED
+from treadle.dialects.cuda.rings import COUNTED, SIDE_BY_SIDE
 from treadle.dialects.cuda.tiles import layout_of
 
 
@@ -32,7 +32,7 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
                 return writer.block(op.body.block)
         # The few registers of a producer that takes piece after piece are not enough for turns side by side.
         lean = writer.roles is not None and writer.roles.producer.block is _around(op)
-        unroll = "UNROLL_1 " if lean else ""
+        unroll = "UNROLL_1 " if lean else "UNROLL_2 " if SIDE_BY_SIDE in op.attributes else ""
         if COUNTED not in op.attributes:
             with writer.text.block(f"{unroll}for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
                 return writer.block(op.body.block)

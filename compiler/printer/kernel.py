@@ -27,6 +27,7 @@ from treadle.compiler.printer.summands import is_summand
 from treadle.compiler.printer.tensor_stores import print_boxed_write, print_on_the_way_out
 from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.unused import without_unused
+from treadle.compiler.printer.votes import print_exceeds
 from treadle.compiler.printer.warpgroups import WarpgroupPrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
@@ -227,6 +228,8 @@ class KernelPrinter(KernelWriter):
                 print_reduce(self, op)
             case cuda.ExchangeOp():
                 print_exchange(self, op)
+            case cuda.ExceedsOp():
+                print_exceeds(self, op)
             case cuda.CombineOp():
                 print_combine(self, op)
             case cuda.PartsOp():

@@ -72,6 +72,7 @@ from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMa
 from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
 from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp, buffer_of
 from treadle.dialects.cuda.waits import BarrierOp, CommitOp, WaitOp
+from treadle.dialects.cuda.votes import ExceedsOp
 from treadle.dialects.cuda.warpgroups import WarpgroupDrainOp, WarpgroupProductOp, WarpgroupWaitOp
 
 Cuda = Dialect(
@@ -92,6 +93,7 @@ Cuda = Dialect(
         CombineOp,
         CommitOp,
         CopyOp,
+        ExceedsOp,
         ExchangeOp,
         ExpectOp,
         GridSizeOp,
@@ -155,6 +157,7 @@ __all__ = [
     "CommitOp",
     "CopyOp",
     "Cuda",
+    "ExceedsOp",
     "ExchangeOp",
     "ExpectOp",
     "GridSizeOp",

@@ -36,6 +36,10 @@ COUNTED = "turns"
 """Attribute of a loop that counts its turns from 0 on by 1. There are fewer than 2^31 of them: each moves a piece of
 512 bytes at the least, and no memory is that large; so the counter is printed as an `int`."""
 
+SIDE_BY_SIDE = "side_by_side"
+"""Attribute of a loop two turns of which stand beside each other in the text: what a turn hands on then stays in the
+registers in which the next one wants it."""
+
 
 @irdl_attr_definition
 class RingType(ParametrizedAttribute, TypeAttribute):

@@ -7,6 +7,7 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import MapOp, ReduceOp
 from treadle.passes.expressions.scalars import (
+    Constant,
     Expression,
     Leaf,
     Node,
@@ -35,13 +36,23 @@ def lagging(kind: str, before: Expression, new: Expression, slack: float) -> Exp
 
 def kept_for(value: SSAValue) -> SSAValue:
     """The extremum that a stream keeps an older one of while it is near enough, or the value itself."""
+    lag = lag_of(value)
+    return value if lag is None else lag[0].result
+
+
+def lag_of(value: SSAValue) -> tuple[ReduceOp, float] | None:
+    """The extremum that a stream keeps an older one of, and the slack within which it does; None of other values."""
     if not isinstance(value.owner, MapOp) or not is_plain(value.owner):
-        return value
+        return None
     match expression_of(value.owner):
         case Node(
             kind=arith.SelectOp,
-            operands=(Node(kind=arith.AndIOp), Leaf(value=before), Leaf(value=new)),
+            operands=(
+                Node(kind=arith.AndIOp, operands=(Node(operands=(_, Constant() as slack)), _)),
+                Leaf(value=before),
+                Leaf(value=new),
+            ),
         ) if isinstance(new.owner, ReduceOp) and new.owner.init is before:
-            return new
+            return new.owner, slack.number
         case _:
-            return value
+            return None

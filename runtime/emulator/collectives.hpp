@@ -35,6 +35,12 @@ void exchange(unsigned first, unsigned last) {
   }
 }
 
+void vote(const Request* const (&lanes)[32]) {
+  uint32_t any = 0;
+  for (const Request* lane : lanes) any |= *static_cast<const uint32_t*>(lane->a);
+  for (const Request* lane : lanes) memcpy(lane->out, &any, sizeof(any));
+}
+
 void load_matrix(unsigned first, const Request* const (&lanes)[32]) {
   const int option = lanes[0]->option;
   const unsigned used = 8 * unsigned(option < 0 ? -option : option);
@@ -109,6 +115,8 @@ void execute(unsigned first, unsigned last, const Request& request) {
       mma(lanes);
     else if (operation == STORE_MATRIX)
       return store_matrix(first, lanes);
+    else if (operation == VOTE)
+      vote(lanes);
     else if (operation == ELECT)
       elect(first, last);
     else if (operation == REGISTERS)

@@ -42,6 +42,7 @@ enum Operation : int {
   LOAD_CLUSTER,       // of the shared memory of another block
   TENSOR_MULTICAST,   // what a tensor_load brings to other blocks
   BARRIER_ARRIVE,     // at a named barrier
+  VOTE,               // of a warp
   OPERATIONS
 };
 
@@ -165,6 +166,12 @@ inline T shuffle(T value, int source, int line) {
   meet({SHUFFLE, line, &bits, &bits, nullptr, source});
   memcpy(&value, &bits, sizeof(T));
   return value;
+}
+
+inline bool any_lane(bool holds, int line) {
+  uint32_t own = holds, any = 0;
+  meet({VOTE, line, &any, &own, nullptr, 0});
+  return any != 0;
 }
 
 template <int COUNT, bool TRANSPOSED>

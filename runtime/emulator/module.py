@@ -56,6 +56,7 @@ _KINDS = (
     "load_cluster",
     "tensor_multicast",
     "barrier_named_arrive",
+    "any_lane",
 )
 _COPY_ASYNC_SHARED = 5
 

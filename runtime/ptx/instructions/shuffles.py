@@ -1,4 +1,4 @@
-"""Exchanges within a warp (PTX ISA, sections "shfl.sync" and "bar.warp.sync")."""
+"""Exchanges within a warp (PTX ISA, sections "shfl.sync", "vote.sync" and "bar.warp.sync")."""
 
 from __future__ import annotations
 
@@ -70,6 +70,25 @@ def shuffle(instruction: Instruction, program: Program) -> Step:
             say(threads, threads.full(within))
 
     return with_members(program, instruction, mask, step)
+
+
+@meaning("vote", "sync")
+def vote(instruction: Instruction, program: Program) -> Step:
+    """vote.sync.any.pred d, a, mask: whether a holds for any thread of the mask."""
+    modifiers = instruction.modifiers
+    for modifier in ("sync", "any", "pred"):
+        modifiers.require(modifier)
+    modifiers.end()
+    instruction.expect(3)
+    to, asked, members = instruction.operands
+    write, read = program.writer(to, "pred", instruction), program.reader(asked, "pred", instruction)
+
+    def step(threads: Threads) -> None:
+        found = np.zeros(threads.machine.warps, bool)
+        np.logical_or.at(found, threads.warp, threads.full(read(threads)))
+        write(threads, found[threads.warp])
+
+    return with_members(program, instruction, program.reader(members, "b32", instruction), step)
 
 
 def _source(mode: str, lane: Array, b: Array, c: Array) -> tuple[Array, Array]:

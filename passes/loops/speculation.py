@@ -1,0 +1,430 @@
+"""Take the powers of a turn from the maximum of the turns before, and look afterwards whether they grew too large.
+
+A maximum may lag behind as far as powers that are told from it have room (`passes/streams/lagging.py`). So a turn need
+not know its own: it takes its powers from the one that the stream keeps. No power is below zero, so none is above the
+sum of those that a lane adds up; if that is at most 2^8, the maximum is within the slack, and all is as it is to be.
+Else, or if the sum is no number, a warp makes the turn's powers anew, from the maximum as it is then.
+
+What is told from the maximum alone (the slope and the offset of the powers) then stays, too, from turn to turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, prod
+
+from xdsl.dialects import arith, math, scf
+from xdsl.dialects.builtin import FloatAttr, UnitAttr, f32
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.rings import SIDE_BY_SIDE
+from treadle.dialects.cuda.tiles import is_fragment, layout_of
+from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.formats import FORMAT_BYTES
+from treadle.passes.expressions.lagging import FINE, lag_of
+from treadle.passes.expressions.scalars import (
+    Constant,
+    Expression,
+    Leaf,
+    Node,
+    build_map,
+    compare,
+    expression_of,
+    is_plain,
+    number,
+    positive_constant,
+    select,
+    strip_casts,
+    total,
+)
+from treadle.passes.warps.laws import Reason
+
+Mapping = dict[SSAValue, SSAValue]
+
+MADE_ANEW = MapOp | CastOp | ReduceOp | cuda.MaskOp
+"""What a lane, or the lanes of a warp, make of numbers that they hold."""
+
+OTHER_REGISTERS = 22
+"""Of a thread beside the fragments of a loop: where it is, addresses, descriptors, and what is on its way."""
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What a turn of a loop makes of an extremum that lags."""
+
+    loop: scf.ForOp
+    extremum: ReduceOp
+    slack: float
+    position: int
+    """Of the extremum among the states of the loop."""
+    before: SSAValue
+    """What the stream keeps when a turn begins."""
+    kept: SSAValue
+    """What it goes on with."""
+    told: tuple[MADE_ANEW, ...]
+    """All that is made of it and of nothing that comes later, in order."""
+    alone: frozenset[SSAValue]
+    """What is told from the extremum alone."""
+    offset: SSAValue
+    """What the exponents of powers subtract."""
+    sum: ReduceOp
+    """Of the powers, that says how far they grew."""
+    limit: float
+    """Of that sum."""
+
+    @property
+    def finite(self) -> float:
+        """The size of the extrema that may lag."""
+        return self.slack * FINE
+
+    @cached_property
+    def wanted(self) -> tuple[SSAValue, ...]:
+        """Those of its values that something else uses, which a turn has to have either way."""
+        inside = set[Operation](self.told)
+        used = (op.result for op in self.told if any(use.operation not in inside for use in op.result.uses))
+        return tuple(value for value in used if value is not self.kept)
+
+    def made_again(self, value: SSAValue) -> bool:
+        """Whether it is made of powers; else it is told from the extremum, or is one while that stays."""
+        return value not in self.alone and not self.is_one(value)
+
+    def is_one(self, value: SSAValue) -> bool:
+        """Whether a value is the power of how far the extremum moved."""
+        return isinstance(value.owner, MapOp) and _is_moved(value.owner, self.before, self.alone)
+
+    @cached_property
+    def again(self) -> tuple[MADE_ANEW, ...]:
+        """What is made before anybody knows the extremum of the turn, in order."""
+        needed, left = set[Operation](), [self.sum.result, *filter(self.made_again, self.wanted)]
+        while left:
+            owner = left.pop().owner
+            if isinstance(owner, MADE_ANEW) and owner in self.told and owner.results[0] not in self.alone:
+                if owner not in needed:
+                    needed.add(owner)
+                    left += [each for each in owner.operands if not _is_start(owner, each)]
+        return tuple(op for op in self.told if op in needed)
+
+    @cached_property
+    def carried(self) -> tuple[SSAValue, ...]:
+        """What is told from the extremum alone and goes from turn to turn."""
+        used = [operand for op in self.again for operand in op.operands if operand in self.alone]
+        return tuple(dict.fromkeys([*used, *(value for value in self.wanted if value in self.alone)]))
+
+
+def speculation(loop: scf.ForOp, registers: int) -> Speculation | Reason | None:
+    """What a loop could make before it knows an extremum, or why not; None if no extremum lags in it."""
+    body = loop.body.block
+    end = body.last_op
+    assert isinstance(end, scf.YieldOp)
+    lags = {i: lag for i, value in enumerate(end.operands) if (lag := lag_of(value)) is not None}
+    if not lags:
+        return None
+    (position, (extremum, slack)), *others = lags.items()
+    kept, before, name = end.operands[position], body.args[1 + position], f"%{extremum.result.name_hint}"
+    if others or extremum.kind.data != "max":
+        return Reason("one maximum lags", f"{len(lags)} extrema do, {name} first")
+    if extremum.init is not before or extremum.parent is not body:
+        return Reason("the stream keeps a maximum that lags", f"{name} is kept otherwise")
+    if not any(isinstance(op, cuda.WarpgroupWaitOp) for op in _behind(extremum)):
+        return Reason("products run meanwhile", f"no product of warpgroups runs while {name} is awaited")
+    if _spread_over_warps(extremum):
+        return Reason("a warp finds a maximum by itself", f"{name} is of several warps")
+    told = _told(extremum, {*body.args[1:]} - {before})
+    alone = _alone(kept, told)
+    if any(use.operation not in told for use in extremum.result.uses):
+        return Reason("the stream keeps a maximum that lags", f"{name} itself is used")
+    bounds = [(op, offset) for op in told if (offset := _bounds(op, extremum, kept, alone)) is not None]
+    if not bounds:
+        return Reason("a sum of powers says how large they are", f"none is of powers that are told from {name}")
+    sum, (offset, slope) = bounds[0]
+    limit = 2.0 ** round(slack * slope)
+    found = Speculation(loop, extremum, slack, position, before, kept, told, frozenset(alone), offset, sum, limit)
+    return _why_not(found, registers) or found
+
+
+def _behind(op: Operation) -> Iterator[Operation]:
+    following = op.next_op
+    while following is not None:
+        yield following
+        following = following.next_op
+
+
+def _spread_over_warps(extremum: ReduceOp) -> bool:
+    return any(mode.axis in extremum.over_axes for mode in layout_of(extremum.operand.type).warp)
+
+
+def _is_start(op: Operation, value: SSAValue) -> bool:
+    """Whether a sum begins with a value, which may be known later."""
+    return isinstance(op, ReduceOp) and op.kind.data == "add" and op.init is value
+
+
+def _told(extremum: ReduceOp, states: set[SSAValue]) -> tuple[MADE_ANEW, ...]:
+    """What is made of an extremum, and of nothing that is not there yet when it is known; what sums begin with aside."""
+    body, made, found = extremum.parent, set[SSAValue](), list[MADE_ANEW]()
+
+    def is_there(value: SSAValue) -> bool:
+        if value in made:
+            return True
+        owner = value.owner
+        if isinstance(owner, Block):
+            return value not in states
+        return owner.parent is not body or owner.is_before_in_block(extremum)
+
+    for op in (extremum, *_behind(extremum)):
+        told = op is extremum or any(operand in made for operand in op.operands)
+        if told and isinstance(op, MADE_ANEW) and all(is_there(each) or _is_start(op, each) for each in op.operands):
+            made |= set(op.results)
+            found.append(op)
+    return tuple(found)
+
+
+def _alone(kept: SSAValue, told: Iterable[Operation]) -> set[SSAValue]:
+    """What is told from what a stream keeps, and from nothing else."""
+    found = {kept}
+    for op in told:
+        if isinstance(op, MapOp) and op.inputs and found.issuperset(op.inputs):
+            found.add(op.result)
+    return found
+
+
+def _bounds(op: Operation, extremum: ReduceOp, kept: SSAValue, alone: set[SSAValue]) -> tuple[SSAValue, float] | None:
+    """The offset and the slope of the powers that an operation adds up, all those of what the extremum is of:
+    `exp2(slope s - offset)`, where the offset is the slope times the extremum."""
+    if not isinstance(op, ReduceOp) or op.kind.data != "add" or not isinstance(op.operand.owner, MapOp):
+        return None
+    map, over = op.operand.owner, (op.over_axes, layout_of(op.operand.type))
+    if over != (extremum.over_axes, layout_of(extremum.operand.type)) or not is_plain(map):
+        return None
+    match expression_of(map):
+        case Node(
+            kind=math.Exp2Op, operands=(Node(kind=math.FmaOp, operands=(one, other, Node(kind=arith.NegfOp) as rest)),)
+        ):
+            scores, slope = (one, other) if one == Leaf(extremum.operand) else (other, one)
+            (offset,) = rest.operands
+            if scores != Leaf(extremum.operand) or not isinstance(offset, Leaf) or offset.value not in alone:
+                return None
+            steepness = _slope(slope, alone)
+            if steepness is None or not _is_product(offset.value, slope, kept):
+                return None
+            return offset.value, steepness
+        case _:
+            return None
+
+
+def _slope(slope: Expression, alone: set[SSAValue]) -> float | None:
+    """The slope of finite extrema that may lag: a positive number, or the first of two that their size decides."""
+    if (number := positive_constant(slope)) is not None:
+        return number
+    if not isinstance(slope, Leaf) or slope.value not in alone or not isinstance(slope.value.owner, MapOp):
+        return None
+    match expression_of(slope.value.owner):
+        case Node(kind=arith.SelectOp, operands=(_, Constant() as fine, Constant() as steep)):
+            return fine.number if fine.number > 0 and steep.number > 0 else None
+        case _:
+            return None
+
+
+def _is_product(offset: SSAValue, slope: Expression, kept: SSAValue) -> bool:
+    """Whether an offset is the slope times what the stream keeps, or the least finite number if that is more."""
+    if not isinstance(offset.owner, MapOp):
+        return False
+    match expression_of(offset.owner):
+        case Node(kind=arith.MulfOp, operands=parts):
+            rest = [part for part in parts if not _is_same_slope(part, slope)]
+            return len(rest) == 1 and isinstance(rest[0], Leaf) and _is_finite_form(rest[0].value, kept)
+        case _:
+            return False
+
+
+def _is_finite_form(value: SSAValue, kept: SSAValue) -> bool:
+    """Whether a value is what the stream keeps, or is that where it is finite."""
+    if value is kept:
+        return True
+    if not isinstance(value.owner, MapOp):
+        return False
+    match expression_of(value.owner):
+        case Node(kind=arith.MaximumfOp, operands=(Leaf(value=inner), Constant())):
+            return inner is kept
+        case _:
+            return False
+
+
+def _is_same_slope(one: Expression, other: Expression) -> bool:
+    if isinstance(one, Constant) and isinstance(other, Constant):
+        return one.number == other.number
+    return one == other
+
+
+def _is_moved(map: MapOp, before: SSAValue, alone: frozenset[SSAValue]) -> bool:
+    """Whether a map is `exp2(c (before - now))`, which is one where a finite extremum stays."""
+    if not is_plain(map):
+        return False
+    match strip_casts(expression_of(map)):
+        case Node(kind=math.Exp2Op | math.ExpOp, operands=(exponent,)):
+            parts = exponent.operands if isinstance(exponent, Node) and exponent.kind is arith.MulfOp else (exponent,)
+            moves = [part for part in parts if not isinstance(part, Constant)]
+            match moves:
+                case [Node(kind=arith.SubfOp, operands=(Leaf(value=one), Leaf(value=other)))]:
+                    return one is before and other in alone
+                case _:
+                    return False
+        case _:
+            return False
+
+
+def _why_not(found: Speculation, registers: int) -> Reason | None:
+    name = f"%{found.extremum.result.name_hint}"
+    for op in found.again:
+        wrong = [each for each in op.operands if each.owner in found.told and each not in found.alone]
+        wrong = [each for each in wrong if each.owner not in found.again and not _is_start(op, each)]
+        if wrong or op is found.extremum:
+            return Reason("powers are told from what a stream keeps", f"%{op.results[0].name_hint} is not")
+    if found.offset not in found.carried:
+        return Reason("powers are told from what a stream keeps", f"{name} is no part of what goes on")
+    need = needed_registers(found)
+    if need > registers:
+        fact = f"{need} registers of a thread, which has {registers}"
+        return Reason("a turn's scores stay until its powers are known", fact)
+    return None
+
+
+def needed_registers(found: Speculation) -> int:
+    """Of a thread, while the scores of a turn stand beside its powers and all that the loop carries."""
+    again = [value for value in found.wanted if found.made_again(value)]
+    together = [*found.loop.body.block.args[1:], found.extremum.operand, *again, *found.carried]
+    return sum(map(registers_of, together)) + OTHER_REGISTERS
+
+
+def registers_of(value: SSAValue) -> int:
+    """Of a thread, 4 bytes each, that hold a fragment."""
+    if not is_fragment(value.type):
+        return 1
+    return -(-prod(layout_of(value.type).register_shape) * FORMAT_BYTES[str(format_of(value.type))] // 4)
+
+
+def speculate(found: Speculation) -> None:
+    """Rewrite the loop."""
+    _Rewrite(found).build()
+
+
+class _Rewrite:
+    def __init__(self, found: Speculation):
+        self.found = found
+        self.ones = [value for value in found.wanted if found.is_one(value)]
+        self.big = [value for value in found.wanted if found.made_again(value)]
+        self.rows = [op for op in found.told if op.results[0] in found.alone and op.results[0] is not found.kept]
+        self.results = (found.kept, *(value for value in found.wanted if value not in found.alone), *found.carried)
+        """What a turn has either way, in the order of the branch's results."""
+
+    def build(self) -> None:
+        found, body = self.found, self.found.loop.body.block
+        loop = _with_more_state(found.loop, self._begin())
+        arguments = dict(zip(found.carried, body.args[-len(found.carried) :], strict=True))
+        before = InsertPoint.before(found.extremum)
+        quick: Mapping = dict(arguments)
+        for op in found.again:
+            Rewriter.insert_op(_clone(op, quick), before)
+        test = cuda.ExceedsOp(quick[found.sum.result], found.limit)
+        test.result.name_hint = "grown"
+        ones = {value: FillOp(FloatAttr(1.0, f32), value.type) for value in self.ones}
+        for value, op in ones.items():
+            op.result.name_hint = f"{value.name_hint}_one"
+        stays = {found.kept: found.before, **{value: op.result for value, op in ones.items()}, **quick}
+        branch = scf.IfOp(
+            test.result,
+            [value.type for value in self.results],
+            Region(self._anew()),
+            Region(Block([scf.YieldOp(*(stays[value] for value in self.results))])),
+        )
+        branch.location = found.extremum.location
+        for value, result in zip(self.results, branch.results, strict=True):
+            result.name_hint = value.name_hint
+        Rewriter.insert_op([*ones.values(), test, branch], before)
+        self._replace(dict(zip(self.results, branch.results, strict=True)))
+        self._hand_on(loop, branch)
+
+    def _begin(self) -> list[SSAValue]:
+        """What is told from the extremum that the loop begins with, before the loop."""
+        loop, place = self.found.loop, InsertPoint.before(self.found.loop)
+        mapping: Mapping = {self.found.kept: loop.iter_args[self.found.position]}
+        for op in self.rows:
+            Rewriter.insert_op(_clone(op, mapping), place)
+        return [self._kept(value, mapping, lambda op: Rewriter.insert_op(op, place)) for value in self.found.carried]
+
+    def _anew(self) -> Block:
+        block, mapping = Block(), Mapping()
+        for op in self.found.told:
+            block.add_op(_clone(op, mapping))
+        carried = {value: self._kept(value, mapping, block.add_op) for value in self.found.carried}
+        block.add_op(scf.YieldOp(*((mapping | carried)[value] for value in self.results)))
+        return block
+
+    def _kept(self, value: SSAValue, mapping: Mapping, add: Callable[[Operation], object]) -> SSAValue:
+        """What goes to the next turn: of an extremum that may not lag, an offset that makes every power infinite."""
+        if value is not self.found.offset:
+            return mapping[value]
+        extremum, offset = Leaf(mapping[self.found.kept]), Leaf(mapping[value])
+        size = Node(math.AbsFOp, (extremum,), extremum.type)
+        lags = compare(size, "<", number(self.found.finite))
+        map = build_map(select(lags, offset, number(-inf)), value.type, f"{value.name_hint}_kept")
+        add(map)
+        return map.result
+
+    def _replace(self, made: Mapping) -> None:
+        """What the branch makes goes where it was made before; to sums, what they begin with is added there."""
+        for op in self.found.told:
+            value = op.results[0]
+            if value not in made:
+                continue
+            if isinstance(op, ReduceOp) and op is not self.found.extremum and op.init is not None:
+                whole = build_map(total(Leaf(op.init), Leaf(made[value])), value.type, value.name_hint, op.location)
+                Rewriter.insert_op(whole, InsertPoint.before(op))
+                value.replace_all_uses_with(whole.result)
+            else:
+                value.replace_all_uses_with(made[value])
+        for op in reversed(self.found.told):
+            Rewriter.erase_op(op)
+
+    def _hand_on(self, loop: scf.ForOp, branch: scf.IfOp) -> None:
+        end = loop.body.block.last_op
+        assert isinstance(end, scf.YieldOp)
+        big = [
+            result for value, result in zip(self.results, branch.results, strict=True) if value not in self.found.alone
+        ]
+        if any(result in end.operands for result in big):
+            loop.attributes[SIDE_BY_SIDE] = UnitAttr()
+        Rewriter.replace_op(end, scf.YieldOp(*end.operands, *branch.results[-len(self.found.carried) :]))
+
+
+def _clone(op: Operation, mapping: Mapping) -> Operation:
+    """A copy of what the operands are mapped to, under its name; of a sum, what it adds up alone."""
+    if isinstance(op, ReduceOp) and op.init is not None and _is_start(op, op.init):
+        clone: Operation = ReduceOp(op.kind.data, mapping.get(op.operand, op.operand), op.over_axes, op.result.type)
+        clone.attributes |= op.attributes
+    else:
+        clone = op.clone(value_mapper=mapping)
+    clone.location = op.location
+    for old, new in zip(op.results, clone.results, strict=True):
+        new.name_hint = old.name_hint
+        mapping[old] = new
+    return clone
+
+
+def _with_more_state(loop: scf.ForOp, values: Sequence[SSAValue]) -> scf.ForOp:
+    """The loop with more values that it carries, whose body does not hand them on yet."""
+    block = loop.body.block
+    for value in values:
+        block.insert_arg(value.type, len(block.args)).name_hint = value.name_hint
+    carried = [*loop.iter_args, *values]
+    new = scf.ForOp(loop.lb, loop.ub, loop.step, carried, loop.detach_region(loop.body))
+    new.location = loop.location
+    new.attributes |= loop.attributes
+    for old, result in zip(loop.results, new.results, strict=False):
+        result.name_hint = old.name_hint
+    Rewriter.insert_op(new, InsertPoint.before(loop))
+    Rewriter.replace_op(loop, [], list(new.results[: len(loop.results)]))
+    return new
