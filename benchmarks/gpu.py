@@ -23,7 +23,7 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--triton-attention", type=Path, metavar="FILE", help="Triton's tutorials/06-fused-attention.py"
     )
+    parser.add_argument("--warm", metavar="CASES", help=argparse.SUPPRESS)
     parser.add_argument("--child", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
     if parsed.prepare:
@@ -75,6 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if (missing := missing_for_gpu()) is not None:
         print(f"{missing}: nothing was tested or measured")
+        return 0
+    if parsed.warm:
+        from speed.ahead import warm_here
+
+        warm_here(parsed.warm)
         return 0
     if parsed.prepared:
         carried.unpack(parsed.prepared)
@@ -183,6 +189,7 @@ class Run:
 
     def _speed(self) -> None:
         """Every case, one after another, and the goals; printed as it comes."""
+        from speed.ahead import Ahead, caches, warm
         from speed.cases import Case, cases
         from speed.conditions import Conditions
         from speed.kept import Kept
@@ -192,15 +199,19 @@ class Run:
         if not self.parsed.prepared:
             every = preparing.programs_of(("speed",), self.machines, self.parsed.quick)
             preparing.prepare(self.capability, os.cpu_count() or 1, every)
-        listed: list[Case] = [each for each in cases(quick=False) if re.search(self.parsed.cases, str(each))]
-        with Conditions() as conditions:
+        listed: list[Case] = [each for each in cases(self.parsed.quick) if re.search(self.parsed.cases, str(each))]
+        with caches() as folder, closing(Ahead(listed, self.machines[0])) as ahead, Conditions() as conditions:
+            if not self.parsed.quick:
+                begin = monotonic()
+                warm(listed, Path(__file__).resolve(), folder, self.until)
+                print(f"compiled for those who take a minute: {monotonic() - begin:.0f} s", flush=True)
             kept = Kept(self.data, self.keep, conditions)
             with closing(Watch(self._child, self.until, kept.found, kept.end)) as watch:
-                for number, alone in rounds(listed, self.parsed.quick):
+                for case in listed:
                     if monotonic() >= self.until:
                         self.data["speed, not begun"] = [str(each) for each in listed if str(each) not in kept.cases]
                         break
-                    watch.measure(listed[number], SLOW if alone else ())
+                    watch.measure(case, SLOW if self.parsed.quick else (), ahead[case])
             kept.keep()
         self.ran += kept.ended
         print(kept, flush=True)
@@ -208,21 +219,6 @@ class Run:
     def _child(self, descriptor: int) -> list[str]:
         triton = ["--triton-attention", str(self.parsed.triton_attention)] if self.parsed.triton_attention else []
         return [sys.executable, str(Path(__file__).resolve()), "--child", str(descriptor), *triton]
-
-
-def rounds(listed: Sequence[Any], quick: bool) -> Iterator[tuple[int, bool]]:
-    """The numbers of cases as they are measured, and whether without those who compile for a minute: a few of each kind
-    without them, then with them, and then all others the same way. In haste only the first."""
-    from speed.cases import cases
-    from speed.kernels import PEERS, SLOW
-
-    judged = {str(each) for each in cases(quick=True)}
-    few = sum(str(each) in judged for each in listed)  # which come first
-    for begin, end in ((0, few),) if quick else ((0, few), (few, len(listed))):
-        yield from ((number, True) for number in range(begin, end))
-        if not quick:
-            slow = (number for number in range(begin, end) if set(SLOW) & PEERS[listed[number].kind].keys())
-            yield from ((number, False) for number in slow)
 
 
 def measure_in_child(connection: Connection, triton_attention: Path | None) -> NoReturn:

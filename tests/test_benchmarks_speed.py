@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from math import inf, prod
 from multiprocessing import Pipe
@@ -27,7 +29,7 @@ from treadle.runtime.interpreter import entry_function, run_function
 
 gpu = benchmark("gpu")
 
-from speed import cases, child, clock, goals, kernels, measured, watch  # noqa: E402  (gpu.py makes it importable)
+from speed import ahead, cases, child, clock, goals, kernels, measured, watch  # noqa: E402  (gpu.py makes it importable)
 from speed import found as found_of  # noqa: E402
 from speed.conditions import Conditions  # noqa: E402
 from speed.kept import Kept  # noqa: E402
@@ -435,7 +437,7 @@ def test_a_child_measures_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     device = SimpleNamespace(name=lambda: "NVIDIA H100")
     there = SimpleNamespace(Context=SimpleNamespace(get_device=lambda: device, synchronize=lambda: None))
     monkeypatch.setattr(runtime_gpu, "driver", lambda: there)
-    monkeypatch.setattr(child, "measure_one_case", lambda case, without, *_: done.append((str(case), without)))
+    monkeypatch.setattr(child, "measure_one_case", lambda job, *_: done.append((str(job.case), job.without)))
     monkeypatch.setattr(kernels, "free_memory", lambda: done.append("freed"))
     ours, theirs = Pipe()
     with theirs:
@@ -513,19 +515,50 @@ def test_clock_and_power_are_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert conditions.during((begin - 20, begin - 10)) == conditions.during(None) == {}
 
 
-def test_rounds() -> None:
-    """A few of each kind first, without those who compile for a minute; everything is measured with them in the end."""
-    listed = list(cases.cases(quick=False))
-    few = len(list(cases.cases(quick=True)))
-    asked = list(gpu.rounds(listed, quick=False))
-    assert asked[:few] == [(number, True) for number in range(few)] == list(gpu.rounds(listed, quick=True))
-    assert sorted(number for number, alone in asked if alone) == list(range(len(listed)))
-    slow = {number for number, alone in asked if not alone}
-    assert {listed[number].kind for number in set(range(len(listed))) - slow} == {
-        "product of 8 bits",
-        "mixed attention",
-    }
-    assert asked.index((0, False)) < asked.index((few, True))
+def test_who_compiles_for_a_minute_does_so_beforehand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each case has everybody; our kernel in Triton, one for all lengths. Only who tries no ways out finds more than
+    Triton's machine code."""
+    listed, begun = list(cases.cases(quick=False)), list[tuple[list[list[str]], str]]()
+
+    class Process:
+        def __init__(self, command: list[str], env: dict[str, str], **_: Any):
+            begun.append((json.loads(command[-1]), env["TORCHINDUCTOR_CACHE_DIR"]))
+
+        def wait(self, *_: float) -> None:
+            return None
+
+        kill = wait
+
+    monkeypatch.setattr(ahead.subprocess, "Popen", Process)
+    ahead.warm(listed, tmp_path, tmp_path, inf)
+    told = [(who, name) for group, _ in begun for who, name in group]
+    wanted = {(who, str(case)) for case in listed for who in kernels.SLOW if who in kernels.PEERS[case.kind]}
+    assert len(told) == len(set(told))
+    assert set(told) <= wanted
+    left = {(who, name) for who, name in wanted - set(told)}
+    assert {who for who, _ in left} == {"Triton"}
+    assert sum(who == "Triton" and "attention" in name for who, name in told) == 6  # widths, causal and not
+    shared = str(tmp_path / "inductor")
+    assert all((folder == shared) == (who == "FlexAttention") for group, folder in begun for who, _ in group)
+
+
+def test_caches_of_others_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", "before")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    with ahead.caches() as folder:
+        assert os.environ["TRITON_CACHE_DIR"] == f"{folder}/triton"
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == f"{folder}/inductor"
+    assert os.environ["TRITON_CACHE_DIR"] == "before"
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    assert not folder.exists()
+
+
+def test_kernels_are_lowered_beside() -> None:
+    """As a process that measures would: the same text."""
+    case = cases.softmax(1024)
+    with closing(ahead.Ahead([case], "h100")) as found:
+        assert found[case] == ahead.lower(case, "h100")
+        assert "softmax" in ahead.lower(case, "h100").cuda
 
 
 def test_attention_in_triton_is_attention() -> None:

@@ -19,7 +19,7 @@ def serve(connection: Connection) -> None:
     with suppress(kernels.NotHere):
         kernels.pytorch()  # which takes long to import: that is not held against who is prepared first
     while (job := _next(connection)) is not None:
-        measure_one_case(job.case, job.without, device, timer, connection.send, driver().Context.synchronize)
+        measure_one_case(job, device, timer, connection.send, driver().Context.synchronize)
         kernels.free_memory()
 
 

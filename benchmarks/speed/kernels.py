@@ -45,20 +45,17 @@ def inputs_of(case: Case) -> Sequence[Any]:
     return [each if factor is None else each * factor for each, factor in zip(drawn, factors, strict=True)]
 
 
-def prepare_treadle(case: Case, inputs: Sequence[Any], device: str) -> Prepared:
-    """The whole road once, as `treadle run` takes it; then its launches again and again."""
+def prepare_treadle(case: Case, inputs: Sequence[Any], device: str, lowered: Any = None) -> Prepared:
+    """The whole road once, as `treadle run` takes it, if another process has not; then its launches again and again."""
+    from speed.ahead import lower
     from treadle.compiler.bench.gpu import Recorder
     from treadle.compiler.cli.bench import machine_called
-    from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
     from treadle.compiler.source import parse_module
-    from treadle.dialects.cuda import kernel_names
     from treadle.runtime.host import execute
 
-    machine = machine_called(device)
-    module = parse_module(case.program)
-    run_pipeline(module, Options(machine.name, sizes=case.open_sizes))
-    backend: Any = Recorder(print_cuda(module), kernel_names(module), machine.arch)
-    (result,) = execute(module, inputs, backend)
+    lowered = lowered or lower(case, machine_called(device).name)
+    backend: Any = Recorder(lowered.cuda, lowered.kernels, lowered.arch)
+    (result,) = execute(parse_module(lowered.module), inputs, backend)
     launched = tuple(dict.fromkeys(backend.variants))
     return Prepared(lambda: [launch() for launch in backend.launches], lambda: result, lambda: launched)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from speed.cases import Case
 from speed.clock import Timer, repeats_of, turns
 from speed.found import OURS, Found, Measured
 from speed.kernels import COPY, PEERS, SLOW, Prepared, inputs_of, prepare_torch, prepare_treadle
-from speed.news import News, Tell
+from speed.news import Job, News, Tell
 
 WRONG = 0.02
 """Of the largest element of the first result: what differs by more is wrong, and its time is none."""
@@ -108,13 +108,11 @@ def largest_difference(one: Any, other: Any) -> float:
     return largest(one.astype(np.float32) - other.astype(np.float32))
 
 
-def measure_one_case(
-    case: Case, without: Sequence[str], device: str, timer: Timer, tell: Tell, sound: Callable[[], object]
-) -> None:
+def measure_one_case(job: Job, device: str, timer: Timer, tell: Tell, sound: Callable[[], object]) -> None:
     """All but some on a case."""
-    inputs = inputs_of(case)
+    case, inputs = job.case, inputs_of(job.case)
     makers: dict[str, Callable[[], Prepared]] = {
         who: partial(prepare_torch, case, inputs, who) for who in PEERS[case.kind]
     }
-    makers[OURS] = partial(prepare_treadle, case, inputs, device)
-    measure_case(case, {who: make for who, make in makers.items() if who not in without}, timer, tell, sound)
+    makers[OURS] = partial(prepare_treadle, case, inputs, device, job.lowered)
+    measure_case(case, {who: make for who, make in makers.items() if who not in job.without}, timer, tell, sound)

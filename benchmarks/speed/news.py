@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from speed.ahead import Lowered
 from speed.cases import Case
 from speed.found import Found
 
 
 @dataclass(frozen=True)
 class Job:
-    """A case, and who is not measured on it."""
+    """A case, who is not measured on it, and what is known of it."""
 
     case: Case
     without: tuple[str, ...] = ()
+    lowered: Lowered | None = None
+    """Our kernels, if they are there already."""
 
 
 @dataclass(frozen=True)

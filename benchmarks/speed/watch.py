@@ -13,6 +13,7 @@ from time import monotonic
 
 import checks
 
+from speed.ahead import Lowered
 from speed.cases import Case
 from speed.found import Found, Measured
 from speed.news import Job, News
@@ -99,8 +100,8 @@ class Watch:
         self._out: dict[str, dict[str, str]] = {}
         """Who is left out, and why, by case."""
 
-    def measure(self, case: Case, without: Sequence[str]) -> None:
-        while monotonic() < self._until and self._stops(case, without):
+    def measure(self, case: Case, without: Sequence[str], lowered: Lowered | None = None) -> None:
+        while monotonic() < self._until and self._stops(case, without, lowered):
             pass
 
     def close(self) -> str:
@@ -108,12 +109,12 @@ class Watch:
         child, self._child = self._child, None
         return child.end() if child is not None else ""
 
-    def _stops(self, case: Case, without: Sequence[str]) -> bool:
+    def _stops(self, case: Case, without: Sequence[str], lowered: Lowered | None) -> bool:
         """Whether there is somebody who stopped the process."""
         start, at, known, out = monotonic(), "", Found(case, ()), self._out.setdefault(str(case), {})
         child = self._child = self._child or Child(self._command)
         try:
-            for news in child.measure(Job(case, (*without, *out)), self._until):
+            for news in child.measure(Job(case, (*without, *out), lowered), self._until):
                 at, known = news.at, news.found or known
                 if news.found is not None:
                     self._found(_with(known, {**out, at: DID_NOT_END} if at else out), not at)
