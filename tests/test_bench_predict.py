@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from treadle.compiler.bench.rates import (
     text,
     with_rates,
 )
-from treadle.compiler.cli.bench import machine_called
+from treadle.compiler.cli.bench import machine_called, written_text
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import Machine, load_machine
@@ -105,6 +106,17 @@ def test_kernels_are_made_once_for_all_sizes():
     assert all(each == kernels[0] for each in kernels)
     (sizes,) = kernels[0].values()
     assert set(sizes) == {"group", "stream", "warps", "in_turns"}
+
+
+def test_every_row_can_be_written():
+    """Where L2 holds a part of what is read again, the model's arithmetic is numpy's, whose numbers JSON lacks."""
+    found = list(compare([EXAMPLES / "softmax.mlir"], H100, MadeUp(100.0)))
+    rows = [each for each in found if isinstance(each, Row)]
+    rates = next(each for each in found if isinstance(each, Rates))
+    assert not rows[-1].stays_in_l2
+    written = json.loads(written_text("a device", H100, rates, rows))
+    assert [each["hit"] for each in written["rows"]] == [each.is_hit for each in rows]
+    assert all(type(each.predicted_us) is float for each in rows)
 
 
 def test_after_so_many_minutes_nothing_is_begun():

@@ -68,7 +68,7 @@ class Row:
 
     @property
     def is_hit(self) -> bool:
-        return abs(self.error) <= WITHIN
+        return bool(abs(self.error) <= WITHIN)  # numpy's own kind of truth is none that JSON knows
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "error": self.error, "hit": self.is_hit, "hypothesis": "" if self.is_hit else self.why}

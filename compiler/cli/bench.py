@@ -45,13 +45,14 @@ def command(arguments: Namespace) -> int:
                 rows.append(found)
             else:
                 rates = found
-            text = _text(device.name, machine, rates, rows)
+            text = written_text(device.name, machine, rates, rows)
             write_whole(path, text)  # after each, so that nothing is lost
     print(text if arguments.json else "\n".join([*rows_text(rows), summary(rows), f"written to {path}"]))
     return 0
 
 
-def _text(device: str, machine: Machine, rates: Rates | None, rows: list[Row]) -> str:
+def written_text(device: str, machine: Machine, rates: Rates | None, rows: list[Row]) -> str:
+    """What is kept of a run, as JSON."""
     data: dict[str, Any] = {
         "what": "predict",
         "machine": device,

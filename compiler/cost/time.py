@@ -226,9 +226,9 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made 
         needs = replace(needs, shared_bytes=bytes_in_turns(plan, needs.shared_bytes, machine))
     slots = machine.sms * (1 if in_turns else found.blocks_per_sm)
     return Estimate(
-        time_us=found.time_us,
+        time_us=float(found.time_us),
         bottleneck=_bottleneck(found.units_us, found.time_us),
-        units_us=found.units_us,
+        units_us={unit: float(used) for unit, used in found.units_us.items()},
         footprint=needs,
         blocks=found.blocks,
         blocks_per_sm=found.blocks_per_sm,
