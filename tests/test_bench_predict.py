@@ -213,9 +213,13 @@ def test_rates_of_warpgroups():
 def test_counters_of_the_profiler():
     head = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
     lines = '"0","k","dram__bytes.sum","byte","1,024"\n"0","k","lts__t_bytes.sum","byte","2048"\n'
-    assert read_counters(f"==PROF== Connected\n{head}{lines}") == {"device": 1024, "l2": 2048}
-    assert read_counters(head + lines + lines.replace('"0"', '"1"')) == {"device": 2048, "l2": 4096}
-    assert read_counters("==ERROR== no permission") == {}
+    one = "kernels of a run: 1\n"
+    assert read_counters(f"==PROF== Connected\n{one}{head}{lines}") == [{"device": 1024, "l2": 2048}]
+    two = head + lines + lines.replace('"0"', '"1"')
+    assert read_counters(f"kernels of a run: 2\n{two}") == [{"device": 2048, "l2": 4096}]
+    assert read_counters(one + one + two) == [{"device": 1024, "l2": 2048}] * 2
+    assert read_counters(one + two) == []  # kernels that no run spoke of
+    assert read_counters("==ERROR== no permission") == []
 
 
 @pytest.mark.parametrize(
