@@ -5,9 +5,11 @@
 By every door: a compiled kernel and a function over named axes on tensors of a GPU, the same as an operator of PyTorch,
 and a compiled kernel on arrays of numpy, which are copied there and back. On a GPU calls on tensors are timed until the
 queue is full, never waiting for a result, and the driver's launch is timed alone, too: the goal is for the rest, which
-is Python's and PyTorch's. Without one, the driver of `tests/driver` answers at once: all is timed but what NVIDIA's
-does; tensors lie on the CPU, so the maps of tensor copies are not encoded. Without that driver (it takes nvcc, a C++
-compiler and cuda-bindings) launches end before cuda-bindings, and numpy's arrays are not timed."""
+is Python's and PyTorch's. Of that, what PyTorch takes at the least is timed beside it: allocating the results
+(`torch.empty`), and an operator of as many tensors that does nothing. Without a GPU, the driver of `tests/driver`
+answers at once: all is timed but what NVIDIA's does; tensors lie on the CPU, so the maps of tensor copies are not
+encoded. Without that driver (it takes nvcc, a C++ compiler and cuda-bindings) launches end before cuda-bindings, and
+numpy's arrays are not timed."""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
@@ -47,17 +49,22 @@ GPU, STAND_IN, NONE = "called", "one that answers at once", "not called"
 
 Call = Callable[[], Any]
 
+PARTS = {"driver_us": "driver alone", "empty_us": "torch.empty alone", "empty_operator_us": "empty operator alone"}
+"""What is timed alone beside a case."""
+
 
 @dataclass
 class Case:
     """One thing that is called, the seconds of its first call, and on tensors its driver's part alone, where there is
-    one, and what gives None where tensors are looked up one by one."""
+    one, PyTorch's parts alone, by the key of their times, and what gives None where tensors are looked up one by
+    one."""
 
     what: str
     machine: str
     first: float
     call: Call
     driver: Call | None = None
+    parts: dict[str, Call] = field(default_factory=dict[str, Call])
     at_once: Call | None = None
 
 
@@ -114,19 +121,35 @@ def known(kernel: Any, given: Sequence[Any], driver: str) -> None:
     kernel.keep(geometry(given)[0], replay)
 
 
-def driver_alone(kernel: Any, given: Sequence[Any], driver: str) -> Call | None:
-    """Nothing but what the driver is asked, again and again for one result."""
+def allocating(kernel: Any, given: Sequence[Any]) -> Callable[[], list[Any]]:
+    """Memory of all that a call makes, by PyTorch's public function."""
     import torch
 
     from treadle.runtime.torch_replay import TORCH_NAMES
 
+    device, empty = given[0].device, torch.empty
+    rooms = [(shape, getattr(torch, TORCH_NAMES[dtype])) for shape, dtype in plan_of(kernel, given).allocations]
+    return lambda: [empty(shape, dtype=dtype, device=device) for shape, dtype in rooms]
+
+
+def empty_operator(given: Sequence[Any]) -> Call:
+    """An operator of PyTorch that takes as many tensors, and makes and launches nothing: it gives what it has."""
+    import torch
+
+    namespace, result = "timed_empty", torch.empty_like(given[0])
+    library = torch.library.Library(namespace, "FRAGMENT")
+    library.define(f"nothing({', '.join(f'Tensor t{number}' for number in range(len(given)))}) -> Tensor")
+    library.impl("nothing", lambda *tensors: result, given[0].device.type.upper())
+    call = getattr(torch.ops, namespace).nothing.default
+    return lambda held=library: call(*given)  # PyTorch forgets it with its library
+
+
+def driver_alone(kernel: Any, given: Sequence[Any], driver: str) -> Call | None:
+    """Nothing but what the driver is asked, again and again for one result."""
     if driver == NONE:
         return None
     plan = plan_of(kernel, given)
-    made = [
-        torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=given[0].device)
-        for shape, dtype in plan.allocations
-    ]
+    made = allocating(kernel, given)()
     addresses = [each.data_ptr() for each in (*given, *made)]
     prepared = [preparing(kernel, driver)(launch) for launch in plan.launches]
     for each in prepared:
@@ -184,12 +207,17 @@ def measure(driver: str) -> list[dict[str, Any]]:
     if driver != GPU or runs_here(FUNCTION_MACHINE):
         cases += of_functions(clock, driver)
     later = clock([each.call for each in cases])
-    alone = [each.driver for each in cases if each.driver is not None]
-    drivers = dict(zip(alone, clock(alone), strict=True))
+    alone = [*dict.fromkeys(part for each in cases for part in alone_of(each).values())]
+    samples = dict(zip(alone, clock(alone), strict=True))
     return [
-        row(each, sample, drivers[each.driver] if each.driver else None)
+        row(each, sample, {key: samples[part] for key, part in alone_of(each).items()})
         for each, sample in zip(cases, later, strict=True)
     ]
+
+
+def alone_of(case: Case) -> dict[str, Call]:
+    """Its parts that are timed alone."""
+    return {**({"driver_us": case.driver} if case.driver is not None else {}), **case.parts}
 
 
 def of_kernels(clock: Clock, driver: str) -> Iterator[Case]:
@@ -210,19 +238,26 @@ def on_tensors(
 ) -> Case:
     call = partial(call or kernel.run, *given)
     first = clock.once(call if driver == GPU else lambda: known(kernel, given, driver))
-    return Case(what, machine, first, call, driver_alone(kernel, given, driver), partial(kernel.at_once, given))
+    parts = {"empty_us": allocating(kernel, given)}
+    return Case(what, machine, first, call, driver_alone(kernel, given, driver), parts, partial(kernel.at_once, given))
 
 
 def of_functions(clock: Clock, driver: str) -> Iterator[Case]:
-    """A function over named axes, called, and as an operator of PyTorch."""
+    """A function over named axes, called, and as an operator of PyTorch: the object that registering gives, and what
+    PyTorch finds by name, as graphs do."""
+    import torch
+
     from treadle.torch import operator
 
     attention, machine = function(), FUNCTION_MACHINE
     given = halves("cuda" if driver == GPU else "cpu")
     kernel = attention.compiled(*given)
     yield on_tensors("attention as a function", machine, clock, kernel, given, driver, attention)
-    made = operator("timed::attention", attention)
-    yield on_tensors("attention as an operator", machine, clock, kernel, given, driver, made)
+    made, empty = operator("timed::attention", attention), empty_operator(given)
+    for what, call in (("an operator", made), ("an operator of torch.ops", torch.ops.timed.attention.default)):
+        case = on_tensors(f"attention as {what}", machine, clock, kernel, given, driver, call)
+        case.parts["empty_operator_us"] = empty
+        yield case
 
 
 def function() -> Any:
@@ -251,15 +286,14 @@ def kernel_of(example: str | None, machine: str) -> Any:
     return treadle.compile(ROOT / "examples" / f"{example}.mlir", machine=machine)
 
 
-def row(case: Case, later: results.Sample, driver: results.Sample | None) -> dict[str, Any]:
+def row(case: Case, later: results.Sample, alone: dict[str, results.Sample]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "what": case.what,
         "machine": case.machine,
         "first_us": round(case.first * 1e6),
         "later_us": in_us(later),
     }
-    if driver is not None:
-        made["driver_us"] = in_us(driver)
+    made |= {key: in_us(sample) for key, sample in alone.items()}
     if case.at_once is not None:
         made["at_once"] = case.at_once() is not None
     return made
@@ -286,11 +320,11 @@ def report(found: Sequence[dict[str, Any]], driver: str) -> dict[str, Any]:
             f"{each['first_us']} us",
             f"{each['later_us']['least']:.1f} us",
             f"{each['later_us']['median']:.1f} us",
-            f"{each['driver_us']['median']:.1f} us" if "driver_us" in each else "",
+            *(f"{each[key]['median']:.1f} us" if key in each else "" for key in PARTS),
         ]
         for each in found
     ]
-    print(results.table(["a call", "first", "later: least", "median", "of it the driver's"], rows))
+    print(results.table(["a call", "first", "later: least", "median", *PARTS.values()], rows))
     worst = max(python_us(each, driver) for each in found if "numpy" not in each["what"])
     print(f"Python in later calls on tensors, at most: {worst:.1f} us; {results.goal(worst, GOAL_US)}; driver {driver}")
     load = round(os.getloadavg()[0], 1)

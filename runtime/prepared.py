@@ -63,8 +63,8 @@ def aligned() -> tuple[Any, int]:
 
 
 class Prepared:
-    """A launch that is repeated. Whoever starts it holds a lock: its parameters lie in one place, from which the driver
-    copies them while it is asked."""
+    """A launch that is repeated, by one thread at a time: its parameters lie in one place, from which the driver copies
+    them while it is asked."""
 
     def __init__(self, start: Start, arguments: Sequence[Given], image: Image):
         self._start = start

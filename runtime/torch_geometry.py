@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from treadle.runtime.replay import ADDRESS_BITS
+from treadle.runtime.torch_dispatch import goes_straight
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -52,6 +53,7 @@ class Recent:
         self._met: tuple[_Met, ...] = ()
         self._transforms: Callable[[], bool] = bool
         self._forward: Any = None
+        self._address: Callable[[Any], int] = int
 
     def of(self, arguments: Sequence[Any]) -> tuple[Any, list[int]] | None:
         """What it was, and where these tensors lie; None where that is not known without asking more."""
@@ -62,17 +64,19 @@ class Recent:
                 continue
             if without_gradients and sys.modules["torch"].is_grad_enabled():
                 continue
-            addresses = [each.data_ptr() for each in arguments]
+            addresses = [*map(self._address, arguments)]
             if [address & ADDRESS_BITS for address in addresses] == bits:
                 return what, addresses
         return None
 
-    def add(self, arguments: Sequence[Any], addresses: Sequence[int], what: Any) -> None:
-        """Of plain tensors (`are_plain`), to which numbers among them are an exception."""
-        if (check := _check_of(arguments)) is None:
+    def add(self, arguments: Sequence[Any], addresses: Sequence[int], what: Any, straight: bool = False) -> None:
+        """Of plain tensors (`are_plain`), to which numbers among them are an exception; if `straight`, only where
+        PyTorch would leave an operator on them alone (`torch_dispatch.py`)."""
+        if (check := _check_of(arguments)) is None or (straight and not goes_straight(arguments, check)):
             return
         torch: Any = sys.modules["torch"]
         self._transforms, self._forward = torch._C._are_functorch_transforms_active, torch.autograd.forward_ad
+        self._address = torch.Tensor.data_ptr
         bits = [address & ADDRESS_BITS for address in addresses]
         met = _Met(len(bits), check, bits, any(each.requires_grad for each in arguments), what)
         if check(*arguments):

@@ -36,13 +36,14 @@ class Replay:
     def __init__(self, plan: Plan, prepare: Callable[[Launch], Prepared], device: Any, stream: Callable[[], int]):
         import torch
 
-        self._launches = [prepare(launch).again for launch in plan.launches]
+        self._prepare = lambda: [prepare(launch).again for launch in plan.launches]
+        self._free = [self._prepare()]
+        """Launches that no thread is starting: a call takes what lies here, or makes others, and lays them back."""
         self._results = plan.results
         self._shapes = plan.shapes
         self._made = [(shape, _rows(shape), getattr(torch, TORCH_NAMES[dtype])) for shape, dtype in plan.allocations]
         self._empty = _empty_on(device)
         self._stream = stream
-        self._lock = Lock()
         self.tries = 0 if plan.results_are_apart else TRIES
         """How often tensors of this geometry were taken for what will be met again; never where results share memory,
         which PyTorch is to refuse of an operator."""
@@ -52,14 +53,17 @@ class Replay:
 
     def _filled(self) -> Again:
         """Of most kernels, with all that is asked for at hand."""
-        (launch,), (room,), empty = self._launches, self._made, self._empty
-        stream, lock = self._stream, self._lock
+        (room,), empty, stream, free, take = self._made, self._empty, self._stream, self._free, self._free.pop
 
         def again(arguments: Sequence[Any], addresses: list[int]) -> Any:
             made = empty(*room)
             addresses.append(made.data_ptr())
-            with lock:
-                launch(addresses, stream())
+            try:
+                launches = take()
+            except IndexError:
+                launches = self._prepare()
+            launches[0](addresses, stream())
+            free.append(launches)
             return made
 
         return again
@@ -71,9 +75,13 @@ class Replay:
             tensors.append(made)
             addresses.append(made.data_ptr())
         stream = self._stream()
-        with self._lock:
-            for launch in self._launches:
-                launch(addresses, stream)
+        try:
+            launches = self._free.pop()
+        except IndexError:
+            launches = self._prepare()
+        for launch in launches:
+            launch(addresses, stream)
+        self._free.append(launches)
         results = [tensors[number] for number in self._results]
         for number, shape in self._shapes:
             results[number] = results[number].view(shape)
@@ -88,12 +96,25 @@ class Replays:
         self._lock = Lock()
         self._known: dict[Key, Replay] = {}
         self._recent = Recent()
+        self._straight = Recent()
+        """The same, of those on which PyTorch would leave an operator alone."""
         self.get = self._known.get
 
     def at_once(self, arguments: Sequence[Any]) -> Any:
         """The result, or a tuple of them; None for tensors of which more is to be asked than whether they are as others
         were lately (TreadleError)."""
         if (found := self._recent.of(arguments)) is None:
+            return None
+        try:
+            return found[0](arguments, found[1])
+        except Exception as error:
+            self._tell(error)
+            raise
+
+    def straight(self, arguments: Sequence[Any]) -> Any:
+        """The same; None, too, where PyTorch would do more with an operator than ask for its derivative, or run it, as
+        far as keys of its dispatcher tell (TreadleError)."""
+        if (found := self._straight.of(arguments)) is None:
             return None
         try:
             return found[0](arguments, found[1])
@@ -110,6 +131,7 @@ class Replays:
         if known.tries < TRIES:
             known.tries += 1
             self._recent.add(arguments, addresses, known.again)
+            self._straight.add(arguments, addresses, known.again, straight=True)
         try:
             return known.again(arguments, addresses)
         except Exception as error:

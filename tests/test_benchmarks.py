@@ -74,9 +74,15 @@ def test_launches_are_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(launch_time, "CASES", {("matmul", "h100"): {"m": 128, "n": 128, "k": 64}})
     monkeypatch.setattr(launch_time, "RUNS", 3)
     found = launch_time.measure(launch_time.NONE)
-    assert [each["what"].partition(" ")[2] for each in found] == ["on tensors", "as a function", "as an operator"]
+    assert [each["what"].partition(" ")[2] for each in found] == [
+        "on tensors",
+        "as a function",
+        "as an operator",
+        "as an operator of torch.ops",
+    ]
     for each in found:
-        assert each["later_us"]["runs"] == 3
+        assert each["later_us"]["runs"] == each["empty_us"]["runs"] == 3
+        assert ("empty_operator_us" in each) == ("operator" in each["what"])
         assert 0 < each["later_us"]["median"] < each["first_us"]
         assert each["at_once"]
     assert launch_time.report(found, launch_time.NONE)["driver"] == "not called"
@@ -117,3 +123,13 @@ def test_the_driver_is_launched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     source = ctypes.c_uint64.from_address(ctypes.c_uint64.from_address(launched[0][0]).value).value
     assert source == given[0].data_ptr()
     assert launch_time.driver_alone(kernel, given, launch_time.NONE) is None
+
+
+def test_what_pytorch_takes_at_the_least_is_timed_alone() -> None:
+    launch_time = benchmark("launch_time")
+    kernel = launch_time.kernel_of(None, "a100")
+    given = launch_time.halves("cpu")
+    (made,) = launch_time.allocating(kernel, given)()
+    assert (made.shape, made.dtype) == ((64, 64), given[0].dtype)
+    empty = launch_time.empty_operator(given)
+    assert empty() is empty(), "nothing is made"

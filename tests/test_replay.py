@@ -5,7 +5,7 @@ launched in the emulator."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,9 +136,11 @@ class Copies:
         made = ((4, 16), np.dtype(np.float32))
         self.plan = Plan((made,) * count, tuple(launches), tuple(range(1, 1 + count)), given=1)
         self.replay = Replay(self.plan, self.prepared, CPU, lambda: 0)
+        self.meanwhile: Callable[[], Any] = lambda: None
 
     def prepared(self, launch: Launch) -> Prepared:
         def start(pointer: int, stream: int) -> None:
+            self.meanwhile()
             given, made = (
                 ctypes.c_uint64.from_address(each).value for each in (ctypes.c_uint64 * 2).from_address(pointer)
             )
@@ -348,6 +350,31 @@ def test_what_one_launch_fills_is_made_anew() -> None:
         for tensor, result in zip(tensors, results, strict=True):
             for each in [result] if copies.plan.fills_one else result:
                 torch.testing.assert_close(each, tensor, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_launches_at_the_same_time_have_parameters_of_their_own(count: int) -> None:
+    """One begins while the driver has not read those of another, and one fails."""
+    copies, (outer, inner) = Copies(count), torch.randn(2, 4, 16)
+    found: list[Any] = []
+
+    def begin() -> None:
+        copies.meanwhile = lambda: None
+        found.append(copies(inner))
+
+    def fail() -> None:
+        raise RuntimeError("no launch")
+
+    copies.meanwhile = begin
+    found.append(copies(outer))
+    copies.meanwhile = fail
+    with pytest.raises(RuntimeError, match="no launch"):
+        copies(outer)
+    copies.meanwhile = lambda: None
+    found.append(copies(inner))
+    for wanted, made in zip((inner, outer, inner), found, strict=True):
+        for each in made if count > 1 else [made]:
+            torch.testing.assert_close(each, wanted, atol=0, rtol=0)
 
 
 def test_maps_are_encoded_once_for_an_address() -> None:

@@ -23,7 +23,7 @@ def untraced(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
-        if _is_watched():
+        if (_asked or _found())() is not None:  # as `is_watched`, without another call
             return (_APART.get(function) or _set_apart(function))(*arguments, **named)
         return function(*arguments, **named)
 
@@ -32,7 +32,7 @@ def untraced(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _is_watched() -> bool:
+def is_watched() -> bool:
     """Whether PyTorch's compiler looks at what runs in this thread."""
     return (_asked or _found())() is not None
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from xdsl.ir import SSAValue
 
     from treadle.compiled import Kernel
+    from treadle.runtime.torch_replay import Replays
 
 _DTYPES = {
     **{prefix + each.dtype: name for prefix in ("", "torch.") for name, each in NUMBER_FORMATS.items()},
@@ -79,7 +80,13 @@ class NamedKernel:
             from treadle.compiled import in_order
 
             arrays = in_order(self._name, self.names, arrays, named)
-        if (last := self._last) is not None and (known := last.at_once(arrays, backend)) is not None:
+        # As `Kernel.at_once`, without another call: this is all that most calls do.
+        if (
+            (last := self._last) is not None
+            and (replays := last.replays) is not None
+            and backend in ("auto", "gpu")
+            and (known := replays.at_once(arrays)) is not None
+        ):
             return known
         kernel = self._compiled(arrays)
         self._last = kernel
@@ -90,6 +97,11 @@ class NamedKernel:
         """What it gives for tensors on a GPU that are as those of a call before, but for their addresses; None where
         more is to be asked (TreadleError)."""
         return None if (last := self._last) is None else last.at_once(arrays)
+
+    @property
+    def replays(self) -> Replays | None:
+        """What the kernel that was run last did, by the geometry of its arguments; None where it keeps nothing."""
+        return None if (last := self._last) is None else last.replays
 
     @untraced
     def compiled(self, *arrays: Any) -> Kernel:

@@ -12,6 +12,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.function import NamedKernel
 from treadle.torch.derivatives import differentiate
+from treadle.torch.direct import make_direct
 from treadle.torch.gradient import ADVICE, backward_of, gradient_operator, keep_all
 
 DTYPES = {name: getattr(torch, each.dtype) for name, each in NUMBER_FORMATS.items()}
@@ -68,6 +69,7 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
     keep = _keep if derived is None else keep_all
     made.register_autograd(backward, setup_context=keep)
     differentiate(name, stated, keep, backward, kernel)
+    make_direct(made, kernel)
     return made
 
 
