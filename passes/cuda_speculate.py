@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -33,23 +34,29 @@ class CudaSpeculatePass(ModulePass):
             if roles is None or not launches:
                 continue
             registers = roles.registers[1] or register_cap(kernel.threads.data)
-            loops = [inner for inner in roles.consumers.walk() if isinstance(inner, scf.ForOp)]
-            for loop in loops:
-                step = _try(kernel, loop, registers)
-                if step is not None:
-                    record(function_of(launches[0]).attributes, [step])
+            steps = list(_speculate(kernel, roles, registers))
+            if steps:
+                record(function_of(launches[0]).attributes, steps)
 
 
-def _try(kernel: cuda.KernelOp, loop: scf.ForOp, registers: int) -> StepAttr | None:
-    found = speculation(loop, registers)
-    if found is None:
-        return None
+def _speculate(kernel: cuda.KernelOp, roles: cuda.RolesOp, registers: int) -> Iterator[StepAttr]:
     subject = f"@{kernel.sym_name.data}"
-    if isinstance(found, Reason):
-        return StepAttr("decline cuda-speculate", subject, found.law, found.fact)
-    told = _told(found)
-    speculate(found)
-    return StepAttr("cuda-speculate", subject, LAW, told)
+    loops = [inner for inner in roles.consumers.walk() if isinstance(inner, scf.ForOp)]
+    every = [each for loop in loops if (each := speculation(loop, registers)) is not None]
+    found = [each for each in every if isinstance(each, Speculation)]
+    are_peeled = not all(each.is_masked for each in found)
+    for each in every:
+        if isinstance(each, Reason):
+            yield StepAttr("decline cuda-speculate", subject, each.law, each.fact)
+        elif each.is_masked and are_peeled:
+            fact = f"%{each.extremum.operand.name_hint} has absent elements in each turn of its loop"
+            yield StepAttr(
+                "decline cuda-speculate", subject, "turns that conditions cut are few where they are peeled", fact
+            )
+        else:
+            told = _told(each)
+            speculate(each)
+            yield StepAttr("cuda-speculate", subject, LAW, told)
 
 
 def _told(found: Speculation) -> str:

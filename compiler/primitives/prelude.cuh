@@ -9,7 +9,6 @@
 #define AND_THIS_LINE
 #define UNROLL _Pragma("unroll")
 #define UNROLL_1 _Pragma("unroll 1")
-#define UNROLL_2 _Pragma("unroll 2")
 #define UNROLL_4 _Pragma("unroll 4")
 #define UNROLL_8 _Pragma("unroll 8")
 #else  // The emulator: the same file on the host. Each primitive is told its caller's line.
@@ -19,7 +18,6 @@
 #define AND_THIS_LINE , line
 #define UNROLL
 #define UNROLL_1
-#define UNROLL_2
 #define UNROLL_4
 #define UNROLL_8
 #endif

@@ -57,6 +57,30 @@ __device__ __forceinline__ void wgmma_wait(LINE) {
 #endif
 }
 
+// primitive: copy_apart
+// The same numbers in registers of their own, made by an instruction where it stands: ptxas lets both sides of a plain
+// copy be one register, though a product that runs may read the one while the other is written. `zero` is 0, which it
+// must not know.
+template <class T>
+__device__ __forceinline__ void copy_apart(T& to, const T& from, uint32_t zero) {
+  static_assert(sizeof(T) == 4, "registers have 32 bits");
+  uint32_t word;
+  memcpy(&word, &from, sizeof(word));
+  word |= zero;
+  memcpy(&to, &word, sizeof(word));
+}
+template <class T, int N>
+__device__ __forceinline__ void copy_apart(T (&to)[N], const T (&from)[N], uint32_t zero) {
+  if constexpr (sizeof(T) < 4 && sizeof(from) == 4) {
+    uint32_t word;
+    memcpy(&word, from, sizeof(word));
+    word |= zero;
+    memcpy(to, &word, sizeof(word));
+  } else {
+    UNROLL for (int i = 0; i < N; ++i) copy_apart(to[i], from[i], zero);
+  }
+}
+
 // primitive: keep
 // The compiler may move no use of these registers across this place: products write them behind its back, or what is made
 // of them later is to stay there.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from xdsl.dialects import scf
@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from treadle.compiler.printer.scalars import bare, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.kernel import NARROW
-from treadle.dialects.cuda.rings import COUNTED, SIDE_BY_SIDE
+from treadle.dialects.cuda.rings import COUNTED, alternating
 from treadle.dialects.cuda.tiles import layout_of
 
 
@@ -22,6 +22,9 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
         writer.values[arg] = writer.values[result] = _owned(writer, init, arg, op)
     writer.before_loop(op)
     with outermost(writer), writer.names.scope():
+        if places := alternating(op):
+            with writer.text.block(""):
+                return _print_in_pairs(writer, op, places)
         index = writer.names.fresh(op.body.block.args[0].name_hint, "index")
         writer.values[op.body.block.args[0]] = index
         low = bare(writer.values[op.lb])
@@ -32,7 +35,7 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
                 return writer.block(op.body.block)
         # The few registers of a producer that takes piece after piece are not enough for turns side by side.
         lean = writer.roles is not None and writer.roles.producer.block is _around(op)
-        unroll = "UNROLL_1 " if lean else "UNROLL_2 " if SIDE_BY_SIDE in op.attributes else ""
+        unroll = "UNROLL_1 " if lean else ""
         if COUNTED not in op.attributes:
             with writer.text.block(f"{unroll}for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
                 return writer.block(op.body.block)
@@ -40,6 +43,39 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
         with writer.text.block(f"{unroll}for (int {count} = {low}; {count} < int({high}); ++{count})"):
             writer.text.line(f"const int64_t {index} = {count};")
             writer.block(op.body.block)
+
+
+def _print_in_pairs(writer: KernelWriter, op: scf.ForOp, places: Sequence[int]) -> None:
+    """A turn as a function of the arrays that it reads and makes, and calls of it in pairs, which swap them."""
+    position, *states = op.body.block.args
+    index = writer.names.fresh(position.name_hint, "index")
+    writer.values[position] = index
+    arrays = [writer.values[states[place]] for place in places]
+    step = writer.names.fresh("step")
+    made = [writer.names.fresh(f"{array}_made") for array in arrays]
+    parameters = "".join(f", auto& {name}" for pair in zip(arrays, made, strict=True) for name in pair)
+    with writer.text.block(f"const auto {step} = [&](const int64_t {index}{parameters})", "};"), writer.names.scope():
+        writer.alternating |= {op.results[place]: name for place, name in zip(places, made, strict=True)}
+        writer.block(op.body.block)
+    others = [writer.names.fresh(f"{array}_other") for array in arrays]
+    for place, other in zip(places, others, strict=True):
+        shape = "".join(f"[{size}]" for size in layout_of(states[place].type).register_shape)
+        writer.text.line(f"{writer.type_of(states[place])} {other}{shape};")
+    low = bare(writer.values[op.lb])
+    high, by = (term(writer.values[value]) for value in (op.ub, op.step))
+    one, two = (_arguments(*pair) for pair in ((arrays, others), (others, arrays)))
+    writer.text.line(f"int64_t {index} = {low};")
+    with writer.text.block(f"for (; {index} + {by} < {high}; {index} += 2 * {by})"):
+        writer.text.line(f"{step}({index}{one});")
+        writer.text.line(f"{step}({index} + {by}{two});")
+    with writer.text.block(f"if ({index} < {high})"):
+        writer.text.line(f"{step}({index}{one});")
+        for array, other in zip(arrays, others, strict=True):
+            writer.text.line(f"{writer.call('copy_apart')}({array}, {other}, uint32_t({index}) >> 31);")
+
+
+def _arguments(before: Sequence[str], made: Sequence[str]) -> str:
+    return "".join(f", {name}" for pair in zip(before, made, strict=True) for name in pair)
 
 
 def _around(op: scf.ForOp) -> Block | None:
@@ -82,7 +118,7 @@ def print_yield(writer: KernelWriter, op: scf.YieldOp) -> None:
         if isinstance(value.type, IndexType):  # which only a loop carries, and nothing reads after its last use
             writer.text.line(f"{writer.values[result]} = {bare(writer.values[value])};")
     moves = [
-        (writer.values[result], writer.values[value], layout_of(value.type))
+        (writer.alternating.get(result, writer.values[result]), writer.values[value], layout_of(value.type))
         for result, value in zip(parent.results, op.operands, strict=True)
         if writer.values[result] != writer.values[value] and not isinstance(value.type, IndexType)
     ]

@@ -39,6 +39,8 @@ class KernelWriter(ABC):
         self.uses: set[str] = set()
         self.values: dict[SSAValue, str] = {}
         self.strides: dict[SSAValue, dict[str, str]] = {}
+        self.alternating: dict[SSAValue, str] = {}
+        """What a turn makes of a loop's results, where these have two arrays."""
         self.overwritten_by_if: dict[SSAValue, scf.IfOp] = {}
         self.loop: tuple[int, int] | None = None
         """Of the outermost loop that is being printed: its first line, and the scope around it."""

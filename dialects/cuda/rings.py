@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import IndexType, IntAttr, UnitAttr
-from xdsl.ir import Attribute, Block, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntAttr, UnitAttr, i64
+from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -37,8 +37,19 @@ COUNTED = "turns"
 512 bytes at the least, and no memory is that large; so the counter is printed as an `int`."""
 
 SIDE_BY_SIDE = "side_by_side"
-"""Attribute of a loop two turns of which stand beside each other in the text: what a turn hands on then stays in the
-registers in which the next one wants it."""
+"""Attribute of a loop: the places of states that have two arrays, which turns take alternately, so that one may make
+its own while products still read that of the turn before, and nothing is moved."""
+
+
+def alternating(loop: Operation) -> tuple[int, ...]:
+    """The places of a loop's states that have two arrays."""
+    places = loop.attributes.get(SIDE_BY_SIDE)
+    return tuple(map(int, places.get_values())) if isinstance(places, DenseArrayBase) else ()
+
+
+def let_alternate(loop: Operation, places: Sequence[int]) -> None:
+    """Give these states of a loop two arrays."""
+    loop.attributes[SIDE_BY_SIDE] = DenseArrayBase.from_list(i64, places)
 
 
 @irdl_attr_definition

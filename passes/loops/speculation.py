@@ -15,15 +15,15 @@ from functools import cached_property
 from math import inf, prod
 
 from xdsl.dialects import arith, math, scf
-from xdsl.dialects.builtin import FloatAttr, UnitAttr, f32
+from xdsl.dialects.builtin import FloatAttr, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.rings import SIDE_BY_SIDE
+from treadle.dialects.cuda.rings import let_alternate
 from treadle.dialects.cuda.tiles import is_fragment, layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.passes.expressions.lagging import FINE, lag_of
 from treadle.passes.expressions.scalars import (
@@ -47,6 +47,9 @@ Mapping = dict[SSAValue, SSAValue]
 
 MADE_ANEW = MapOp | CastOp | ReduceOp | cuda.MaskOp
 """What a lane, or the lanes of a warp, make of numbers that they hold."""
+
+FEW = 4
+"""Registers that are moved from turn to turn sooner than turns are written twice."""
 
 OTHER_REGISTERS = 22
 """Of a thread beside the fragments of a loop: where it is, addresses, descriptors, and what is on its way."""
@@ -80,6 +83,11 @@ class Speculation:
     def finite(self) -> float:
         """The size of the extrema that may lag."""
         return self.slack * FINE
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether elements are put aside in every turn."""
+        return isinstance(self.extremum.operand.owner, cuda.MaskOp)
 
     @cached_property
     def wanted(self) -> tuple[SSAValue, ...]:
@@ -392,11 +400,10 @@ class _Rewrite:
     def _hand_on(self, loop: scf.ForOp, branch: scf.IfOp) -> None:
         end = loop.body.block.last_op
         assert isinstance(end, scf.YieldOp)
-        big = [
-            result for value, result in zip(self.results, branch.results, strict=True) if value not in self.found.alone
-        ]
-        if any(result in end.operands for result in big):
-            loop.attributes[SIDE_BY_SIDE] = UnitAttr()
+        made = dict(zip(self.results, branch.results, strict=True))
+        big = {made[value] for value in self.big if registers_of(value) > FEW}
+        if places := [i for i, value in enumerate(end.operands) if value in big]:
+            let_alternate(loop, places)
         Rewriter.replace_op(end, scf.YieldOp(*end.operands, *branch.results[-len(self.found.carried) :]))
 
 
