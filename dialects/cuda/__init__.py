@@ -71,8 +71,8 @@ from treadle.dialects.cuda.tensor_gathers import TensorGatherOp
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
 from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
 from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp, buffer_of
-from treadle.dialects.cuda.waits import BarrierOp, CommitOp, WaitOp
 from treadle.dialects.cuda.votes import ExceedsOp
+from treadle.dialects.cuda.waits import BarrierOp, CommitOp, WaitOp
 from treadle.dialects.cuda.warpgroups import WarpgroupDrainOp, WarpgroupProductOp, WarpgroupWaitOp
 
 Cuda = Dialect(

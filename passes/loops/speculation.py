@@ -9,7 +9,7 @@ What is told from the maximum alone (the slope and the offset of the powers) the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
@@ -110,10 +110,12 @@ class Speculation:
         needed, left = set[Operation](), [self.sum.result, *filter(self.made_again, self.wanted)]
         while left:
             owner = left.pop().owner
-            if isinstance(owner, MADE_ANEW) and owner in self.told and owner.results[0] not in self.alone:
-                if owner not in needed:
-                    needed.add(owner)
-                    left += [each for each in owner.operands if not _is_start(owner, each)]
+            if not isinstance(owner, MADE_ANEW) or owner not in self.told:
+                continue
+            if owner in needed or owner.results[0] in self.alone:
+                continue
+            needed.add(owner)
+            left += [each for each in owner.operands if not _is_start(owner, each)]
         return tuple(op for op in self.told if op in needed)
 
     @cached_property
@@ -141,11 +143,12 @@ def speculation(loop: scf.ForOp, registers: int) -> Speculation | Reason | None:
         return Reason("products run meanwhile", f"no product of warpgroups runs while {name} is awaited")
     if _spread_over_warps(extremum):
         return Reason("a warp finds a maximum by itself", f"{name} is of several warps")
-    told = _told(extremum, {*body.args[1:]} - {before})
+    told = _told(extremum, {each for each in body.args[1:] if each is not before})
     alone = _alone(kept, told)
     if any(use.operation not in told for use in extremum.result.uses):
         return Reason("the stream keeps a maximum that lags", f"{name} itself is used")
-    bounds = [(op, offset) for op in told if (offset := _bounds(op, extremum, kept, alone)) is not None]
+    sums = [op for op in told if isinstance(op, ReduceOp)]
+    bounds = [(op, bound) for op in sums if (bound := _bounds(op, extremum, kept, alone)) is not None]
     if not bounds:
         return Reason("a sum of powers says how large they are", f"none is of powers that are told from {name}")
     sum, (offset, slope) = bounds[0]
@@ -170,8 +173,8 @@ def _is_start(op: Operation, value: SSAValue) -> bool:
     return isinstance(op, ReduceOp) and op.kind.data == "add" and op.init is value
 
 
-def _told(extremum: ReduceOp, states: set[SSAValue]) -> tuple[MADE_ANEW, ...]:
-    """What is made of an extremum, and of nothing that is not there yet when it is known; what sums begin with aside."""
+def _told(extremum: ReduceOp, states: Container[SSAValue]) -> tuple[MADE_ANEW, ...]:
+    """What is made of an extremum and of nothing that is not there when it is known; what sums begin with aside."""
     body, made, found = extremum.parent, set[SSAValue](), list[MADE_ANEW]()
 
     def is_there(value: SSAValue) -> bool:
