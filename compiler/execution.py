@@ -136,6 +136,8 @@ def computation(op: Operation) -> Computation | None:
         return _first_block(op.result)
     if isinstance(op, cuda.GridSizeOp):
         return _grid_size(op.result)
+    if isinstance(op, cuda.ExceedsOp):  # a warp by itself, seldom: nobody else waits for what it does then
+        return _giving(op.result, 0)
     if isinstance(op, cuda.SelectedOp):  # as if all were selected
         return _applied(operator.mul, (op.turn,), op.result, op.step.data)
     if isinstance(op, cuda.SelectedBeforeOp):
