@@ -15,7 +15,8 @@ from treadle.dialects.cuda.roles import register_cap
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
-from treadle.passes.warps.speculation import Speculation, needed_registers, speculate, speculation
+from treadle.passes.speculation.law import Speculation, needed_registers, speculation
+from treadle.passes.speculation.rewrite import speculate
 from treadle.passes.warps.laws import Reason
 
 LAW = "powers whose sum is within the slack are told from a maximum within the slack"

@@ -41,6 +41,7 @@ LAYERS = [
     ["axes"],
     ["expressions", "factors", "streams", "kernels", "products"],
     ["loops", "warps", "grids"],
+    ["expressions", "loops", "warps", "speculation"],
     ["linalg"],
     ["expressions", "gradients"],
 ]

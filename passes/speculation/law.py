@@ -9,20 +9,17 @@ What is told from the maximum alone (the slope and the offset of the powers) the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, prod
+from math import prod
 
 from xdsl.dialects import arith, math, scf
-from xdsl.dialects.builtin import FloatAttr, f32
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.rings import let_alternate
 from treadle.dialects.cuda.tiles import is_fragment, layout_of
-from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.passes.expressions.lagging import FINE, lag_of
@@ -31,15 +28,10 @@ from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     Node,
-    build_map,
-    compare,
     expression_of,
     is_plain,
-    number,
     positive_constant,
-    select,
     strip_casts,
-    total,
 )
 from treadle.passes.warps.laws import Reason
 
@@ -47,9 +39,6 @@ Mapping = dict[SSAValue, SSAValue]
 
 MADE_ANEW = MapOp | CastOp | ReduceOp | cuda.MaskOp
 """What a lane, or the lanes of a warp, make of numbers that they hold."""
-
-FEW = 4
-"""Registers that are moved from turn to turn sooner than turns are written twice."""
 
 OTHER_REGISTERS = 22
 """Of a thread beside the fragments of a loop: where it is, addresses, descriptors, and what is on its way."""
@@ -115,7 +104,7 @@ class Speculation:
             if owner in needed or owner.results[0] in self.alone:
                 continue
             needed.add(owner)
-            left += [each for each in owner.operands if not _is_start(owner, each)]
+            left += [each for each in owner.operands if not is_start(owner, each)]
         return tuple(op for op in self.told if op in needed)
 
     @cached_property
@@ -168,7 +157,7 @@ def _spread_over_warps(extremum: ReduceOp) -> bool:
     return any(mode.axis in extremum.over_axes for mode in layout_of(extremum.operand.type).warp)
 
 
-def _is_start(op: Operation, value: SSAValue) -> bool:
+def is_start(op: Operation, value: SSAValue) -> bool:
     """Whether a sum begins with a value, which may be known later."""
     return isinstance(op, ReduceOp) and op.kind.data == "add" and op.init is value
 
@@ -187,7 +176,7 @@ def _told(extremum: ReduceOp, states: Container[SSAValue]) -> tuple[MADE_ANEW, .
 
     for op in (extremum, *_behind(extremum)):
         told = op is extremum or any(operand in made for operand in op.operands)
-        if told and isinstance(op, MADE_ANEW) and all(is_there(each) or _is_start(op, each) for each in op.operands):
+        if told and isinstance(op, MADE_ANEW) and all(is_there(each) or is_start(op, each) for each in op.operands):
             made |= set(op.results)
             found.append(op)
     return tuple(found)
@@ -291,7 +280,7 @@ def _why_not(found: Speculation, registers: int) -> Reason | None:
     name = f"%{found.extremum.result.name_hint}"
     for op in found.again:
         wrong = [each for each in op.operands if each.owner in found.told and each not in found.alone]
-        wrong = [each for each in wrong if each.owner not in found.again and not _is_start(op, each)]
+        wrong = [each for each in wrong if each.owner not in found.again and not is_start(op, each)]
         if wrong or op is found.extremum:
             return Reason("powers are told from what a stream keeps", f"%{op.results[0].name_hint} is not")
     if found.offset not in found.carried:
@@ -315,126 +304,3 @@ def registers_of(value: SSAValue) -> int:
     if not is_fragment(value.type):
         return 1
     return -(-prod(layout_of(value.type).register_shape) * FORMAT_BYTES[str(format_of(value.type))] // 4)
-
-
-def speculate(found: Speculation) -> None:
-    """Rewrite the loop."""
-    _Rewrite(found).build()
-
-
-class _Rewrite:
-    def __init__(self, found: Speculation):
-        self.found = found
-        self.ones = [value for value in found.wanted if found.is_one(value)]
-        self.big = [value for value in found.wanted if found.made_again(value)]
-        self.rows = [op for op in found.told if op.results[0] in found.alone and op.results[0] is not found.kept]
-        self.results = (found.kept, *(value for value in found.wanted if value not in found.alone), *found.carried)
-        """What a turn has either way, in the order of the branch's results."""
-
-    def build(self) -> None:
-        found, body = self.found, self.found.loop.body.block
-        loop = _with_more_state(found.loop, self._begin())
-        arguments = dict(zip(found.carried, body.args[-len(found.carried) :], strict=True))
-        before = InsertPoint.before(found.extremum)
-        quick: Mapping = dict(arguments)
-        for op in found.again:
-            Rewriter.insert_op(_clone(op, quick), before)
-        test = cuda.ExceedsOp(quick[found.sum.result], found.limit)
-        test.result.name_hint = "grown"
-        ones = {value: FillOp(FloatAttr(1.0, f32), value.type) for value in self.ones}
-        for value, op in ones.items():
-            op.result.name_hint = f"{value.name_hint}_one"
-        stays = {found.kept: found.before, **{value: op.result for value, op in ones.items()}, **quick}
-        branch = scf.IfOp(
-            test.result,
-            [value.type for value in self.results],
-            Region(self._anew()),
-            Region(Block([scf.YieldOp(*(stays[value] for value in self.results))])),
-        )
-        branch.location = found.extremum.location
-        for value, result in zip(self.results, branch.results, strict=True):
-            result.name_hint = value.name_hint
-        Rewriter.insert_op([*ones.values(), test, branch], before)
-        self._replace(dict(zip(self.results, branch.results, strict=True)))
-        self._hand_on(loop, branch)
-
-    def _begin(self) -> list[SSAValue]:
-        """What is told from the extremum that the loop begins with, before the loop."""
-        loop, place = self.found.loop, InsertPoint.before(self.found.loop)
-        mapping: Mapping = {self.found.kept: loop.iter_args[self.found.position]}
-        for op in self.rows:
-            Rewriter.insert_op(_clone(op, mapping), place)
-        return [self._kept(value, mapping, lambda op: Rewriter.insert_op(op, place)) for value in self.found.carried]
-
-    def _anew(self) -> Block:
-        block, mapping = Block(), Mapping()
-        for op in self.found.told:
-            block.add_op(_clone(op, mapping))
-        carried = {value: self._kept(value, mapping, block.add_op) for value in self.found.carried}
-        block.add_op(scf.YieldOp(*((mapping | carried)[value] for value in self.results)))
-        return block
-
-    def _kept(self, value: SSAValue, mapping: Mapping, add: Callable[[Operation], object]) -> SSAValue:
-        """What goes to the next turn: of an extremum that may not lag, an offset that makes every power infinite."""
-        if value is not self.found.offset:
-            return mapping[value]
-        extremum, offset = Leaf(mapping[self.found.kept]), Leaf(mapping[value])
-        size = Node(math.AbsFOp, (extremum,), extremum.type)
-        lags = compare(size, "<", number(self.found.finite))
-        map = build_map(select(lags, offset, number(-inf)), value.type, f"{value.name_hint}_kept")
-        add(map)
-        return map.result
-
-    def _replace(self, made: Mapping) -> None:
-        """What the branch makes goes where it was made before; to sums, what they begin with is added there."""
-        for op in self.found.told:
-            value = op.results[0]
-            if value not in made:
-                continue
-            if isinstance(op, ReduceOp) and op is not self.found.extremum and op.init is not None:
-                whole = build_map(total(Leaf(op.init), Leaf(made[value])), value.type, value.name_hint, op.location)
-                Rewriter.insert_op(whole, InsertPoint.before(op))
-                value.replace_all_uses_with(whole.result)
-            else:
-                value.replace_all_uses_with(made[value])
-        for op in reversed(self.found.told):
-            Rewriter.erase_op(op)
-
-    def _hand_on(self, loop: scf.ForOp, branch: scf.IfOp) -> None:
-        end = loop.body.block.last_op
-        assert isinstance(end, scf.YieldOp)
-        made = dict(zip(self.results, branch.results, strict=True))
-        big = {made[value] for value in self.big if registers_of(value) > FEW}
-        if places := [i for i, value in enumerate(end.operands) if value in big]:
-            let_alternate(loop, places)
-        Rewriter.replace_op(end, scf.YieldOp(*end.operands, *branch.results[-len(self.found.carried) :]))
-
-
-def _clone(op: Operation, mapping: Mapping) -> Operation:
-    """A copy of what the operands are mapped to, under its name; of a sum, what it adds up alone."""
-    if isinstance(op, ReduceOp) and op.init is not None and _is_start(op, op.init):
-        clone: Operation = ReduceOp(op.kind.data, mapping.get(op.operand, op.operand), op.over_axes, op.result.type)
-        clone.attributes |= op.attributes
-    else:
-        clone = op.clone(value_mapper=mapping)
-    clone.location = op.location
-    for old, new in zip(op.results, clone.results, strict=True):
-        new.name_hint = old.name_hint
-        mapping[old] = new
-    return clone
-
-
-def _with_more_state(loop: scf.ForOp, values: Sequence[SSAValue]) -> scf.ForOp:
-    """The loop with more values that it carries, whose body does not hand them on yet."""
-    block = loop.body.block
-    for value in values:
-        block.insert_arg(value.type, len(block.args)).name_hint = value.name_hint
-    carried = [*loop.iter_args, *values]
-    new = scf.ForOp(loop.lb, loop.ub, loop.step, carried, loop.detach_region(loop.body))
-    new.location = loop.location
-    new.attributes |= loop.attributes
-    for old, result in zip(loop.results, new.results, strict=False):
-        result.name_hint = old.name_hint
-    Rewriter.insert_op(new, InsertPoint.before(loop))
-    Rewriter.replace_op(loop, [], list(new.results[: len(loop.results)]))
-    return new

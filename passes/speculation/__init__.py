@@ -1,0 +1,1 @@
+"""Turns that take their powers before they know their maximum."""
