@@ -438,7 +438,9 @@ def test_gates_of_eight_bits(name: str, stream: str) -> None:
     assert (made.others_per_score or 9.0) <= others, said
     assert made.resources.spilled_bytes <= spilled, said
     assert not any(kind.startswith("local") for kind in made.loop.opcodes), said
-    assert {kind: count for kind, count in made.loop.opcodes.items() if "shuffle" in kind} == {"shuffle SHFL": 4}, said
+    shuffles = {kind: count for kind, count in made.loop.opcodes.items() if "shuffle" in kind}
+    # Of 16 bits there is room for powers that grow meanwhile: two turns stand there, each of which votes on its sums.
+    assert shuffles == ({"shuffle VOTE": 2} if name == "attention_mixed" else {"shuffle SHFL": 4}), said
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

@@ -19,7 +19,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from benchmarking import benchmark
 from treadle.compiler.cost.ping_pong import turns_of
 from treadle.compiler.machines import load_machine
-from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
+from treadle.compiler.pipeline import Options, print_cuda, run_passes, through
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
@@ -42,12 +42,14 @@ CAUSAL = programs.attention(64, SIZES, example="attention_causal")
 
 
 @cache
-def made(text: str, warpgroups: int = 2, delayed: bool = True, turns: bool | None = None) -> ModuleOp:
+def made(
+    text: str, warpgroups: int = 2, delayed: bool = True, turns: bool | None = None, last: str | None = None
+) -> ModuleOp:
     """A program for so many consumer warpgroups; without `delayed`, each step waits for its own products."""
     sizes = {"group": (f"b=1,h=1,q={64 * warpgroups}",), "stream": ("x=64",)}
     specs = [
         ArgSpec(spec.name, {"hierarchy-choose-sizes": sizes}.get(spec.name, spec.parameters))
-        for spec in pipeline(Options(arch="sm_90a"))
+        for spec in through(Options(arch="sm_90a"), last)
         if delayed or spec.name != "pipelining"
     ]
     if turns is not None:
@@ -132,7 +134,7 @@ def test_what_a_step_gains(warpgroups: int) -> None:
     """A warpgroup makes 64 x 64 scores by a product of 128 clocks of the tensor cores, and multiplies as many shares by
     another; its exponentials take 256 clocks, the three to four other instructions a score 32 each, and beside those
     the second product runs. Side by side all of that adds up; in turns what is computed never stands still."""
-    found = kernel(made(FULL, warpgroups=warpgroups))
+    found = kernel(made(FULL, warpgroups=warpgroups, last="cuda-ping-pong"))
     (loop,) = (op.parent_op() for op in found.walk() if isinstance(op, cuda.OrderWaitOp))
     assert isinstance(loop, scf.ForOp)
     turns = turns_of(loop, warpgroups, load_machine("h100"))
