@@ -33,7 +33,10 @@ from treadle.runtime.gpu import missing_for_gpu
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-A100, H100 = load_machine("a100"), load_machine("h100")
+A100, H100, L40S = (load_machine(name) for name in ("a100", "h100", "l40s"))
+RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+THIRD = RESULTS / "bench-predict-nvidia-h100-80gb-hbm3-2026-11-26-third.json"
+"""Of an H100, until a row could not be written."""
 
 
 class MadeUp:
@@ -128,7 +131,9 @@ def test_after_so_many_minutes_nothing_is_begun():
 def test_repetitions_find_what_fits_l2_there():
     """Softmax of 2048^2 of f32, 34 MB: the loads and saves of a repetition are those of L2."""
     capacity = H100.levels["l2"].capacity
-    assert found_in_l2(H100, capacity).levels["device"].bandwidth == H100.levels["l2"].bandwidth
+    there = found_in_l2(H100, capacity).levels["device"]
+    assert (there.bandwidth, there.latency) == (H100.levels["l2"].bandwidth, H100.levels["l2"].latency)
+    assert found_in_l2(L40S, capacity).levels["device"].latency == L40S.levels["device"].latency  # none is known of L2
     assert found_in_l2(H100, capacity + 1) == H100
     module = lowered(EXAMPLES / "softmax.mlir", {"row": 2048, "x": 2048}, H100)
     fits, is_more = {"row": 2048, "x": 2048}, {"row": 4096, "x": 2048}
@@ -137,6 +142,38 @@ def test_repetitions_find_what_fits_l2_there():
     assert once is not None
     assert repeated < 0.7 * once
     assert predicted(module, is_more, H100).time_us == explain(module, H100, is_more).time_us
+
+
+def test_kernels_are_predicted_as_they_were_made():
+    """Of a product made for 128 pieces no block takes a second one, however many there are; of one that was made for
+    512 each does."""
+    large = dict.fromkeys("mkn", 4096)
+    made_for = {
+        length: lowered(EXAMPLES / "matmul.mlir", dict.fromkeys("mkn", length), H100) for length in (2048, 4096)
+    }
+    small, same = (predicted(module, large, H100).kernels[0] for module in made_for.values())
+    assert (small.blocks, same.blocks) == (512, 512)
+    assert (small.in_turns, same.in_turns) == (False, True)
+    assert explain(made_for[2048], H100, large).kernels[0].in_turns
+
+
+def test_predictions_of_the_rows_on_record():
+    """Those that the model was fitted to, as long as it chooses the kernels that were measured."""
+    data = json.loads(THIRD.read_text(encoding="utf-8"))
+    lasting = with_rates(H100, Rates(**data["rates"]))
+    hits: list[bool] = []
+    for program in dict.fromkeys(each["program"] for each in data["rows"]):
+        file = EXAMPLES / f"{program}.mlir"
+        module = lowered(file, list(sizes_of(file))[2], H100)
+        for each in data["rows"]:
+            if each["program"] != program:
+                continue
+            found = predicted(module, each["sizes"], lasting)
+            if all(each["kernels"][kernel.name]["group"] == kernel.group for kernel in found.kernels):
+                assert found.time_us is not None
+                hits.append(row(found.time_us, each["measured_us"]).is_hit)
+    assert hits
+    assert sum(hits) >= 0.9 * len(hits)
 
 
 def test_the_device_is_busy_while_the_host_starts_kernels():
@@ -202,12 +239,18 @@ def test_rates_of_warpgroups():
     of_warps = 132 * 4 * 8 * 4096 * 8 * 4096 / 1e-3
     assert rates.single_warps == pytest.approx(of_warps / rates.tensor_f16)
     lasting = with_rates(H100, rates)
+    assert H100.sustained.l2 is not None
+    assert H100.sustained.clock is not None
     assert lasting.rates.single_warps == rates.single_warps
     assert lasting.clock == pytest.approx(1.6e9)
     # Products that are slower than that clock has it draw too much power to keep it.
     assert lasting.loaded_clock == pytest.approx(rates.tensor_f16 / (132 * 4096))
     assert lasting.tensor_flops("f16") == pytest.approx(rates.tensor_f16)
-    assert lasting.levels["l2"].bandwidth == rates.l2
+    # Of what all blocks read of one array a part is merged before L2: kernels get no more a clock than counters say.
+    a_clock = H100.sustained.l2 / H100.sustained.clock
+    assert rates.l2 > a_clock * 1.6e9
+    assert lasting.levels["l2"].bandwidth == pytest.approx(a_clock * 1.6e9)
+    assert with_rates(H100, replace(rates, l2=2e12)).levels["l2"].bandwidth == 2e12
 
 
 def test_counters_of_the_profiler():

@@ -211,7 +211,11 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
             'base = "h100"\n[levels.l2]\ngranularity = 32',
             r"'levels.l2.granularity' is a key that nothing reads: .*; leave",
         ),
-        ('base = "h100"\n[levels.l2]\nlatency = 262', r"'levels.l2.latency' .* levels.device.latency; leave it out"),
+        (
+            'base = "h100"\n[levels.shared]\nlatency = 29',
+            r"'levels.shared.latency' .* levels.device.latency; leave it out",
+        ),
+        ('base = "h100"\n[levels.l2]\nlatency = 2', r"'levels.l2.latency' is 2: expected a whole number of clocks"),
         (
             'base = "h100"\n[levels.register]\nbandwidth = 1e13',
             r"'levels.register.bandwidth' is a key that nothing reads",

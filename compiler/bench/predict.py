@@ -100,7 +100,8 @@ def found_in_l2(machine: Machine, arrays: int) -> Machine:
     device, l2 = machine.levels["device"], machine.levels["l2"]
     if arrays > l2.capacity:
         return machine
-    return replace(machine, levels={**machine.levels, "device": replace(device, bandwidth=l2.bandwidth)})
+    found = replace(device, bandwidth=l2.bandwidth, latency=l2.latency or device.latency)
+    return replace(machine, levels={**machine.levels, "device": found})
 
 
 def lowered(file: Path, made_for: Mapping[str, int], machine: Machine) -> ModuleOp:
@@ -113,9 +114,9 @@ def lowered(file: Path, made_for: Mapping[str, int], machine: Machine) -> Module
 
 def predicted(module: ModuleOp, sizes: Mapping[str, int], machine: Machine) -> Explanation:
     """By the model, with the rates of `machine`, of repetitions."""
-    found = explain(module, machine, sizes)
+    found = explain(module, machine, sizes, as_made=True)
     arrays = max(level.memory_bytes for level in found.levels if level.name == "device")
-    return explain(module, found_in_l2(machine, arrays), sizes)
+    return explain(module, found_in_l2(machine, arrays), sizes, as_made=True)
 
 
 def compare(files: Sequence[Path], machine: Machine, device: Device, minutes: float = inf) -> Iterator[Rates | Row]:

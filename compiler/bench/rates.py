@@ -92,12 +92,16 @@ class Rates:
 
 
 def with_rates(machine: Machine, rates: Rates) -> Machine:
-    """The machine with rates that were measured; what its file says to last stands for what was not."""
+    """The machine with rates that were measured; what its file says to last stands for what was not. L2 gives kernels
+    no more a clock than its file says: that is by counters, and all blocks of `rates.cu` read one array."""
     tensor = {"f16": rates.tensor_f16, "bf16": rates.tensor_f16}
     measured = {key: value for key, value in rates.as_dict().items() if value is not None and key != "tensor_f16"}
     if rates.clock is not None:
         of_products = rates.tensor_f16 / (machine.sms * machine.rates.products("f16"))
         measured["clock_of_products"] = min(rates.clock, of_products)
+    if machine.sustained.l2 is not None and machine.sustained.clock is not None:
+        a_clock = machine.sustained.l2 / machine.sustained.clock
+        measured["l2"] = min(rates.l2, a_clock * (rates.clock or machine.sustained.clock))
     return replace(machine, sustained=replace(machine.sustained, **measured, tensor=tensor)).as_sustained()
 
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from treadle.compiler.amounts import Amount, choice, most
 from treadle.compiler.cost.clusters import L2_PORT
-from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.plan import LEAVING, Plan
 from treadle.compiler.machines import Machine
+from treadle.compiler.machines.machine import SUB_PARTITIONS, WARP
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,16 @@ class Piece:
         multiply, compute = self.groups * self.products, self.groups * self.scores
         return most(multiply + idle, compute + first + last) - most(multiply, compute) + self.after
 
+    def ends(self) -> Amount:
+        """What a piece takes longer that follows no other and is followed by none; of one without scores what is
+        computed behind its products, which all warpgroups do at a time, since they share its tiles."""
+        return self.alone() if self.has_scores else self.after
+
+    def ragged(self) -> Amount:
+        """What a last step takes longer that is smaller than the others, and so a loop of its own: warpgroups begin and
+        end it together, as they do a piece."""
+        return self.alone() - self.after if self.has_scores else 0
+
     def drained(self) -> Amount:
         """What a step takes longer that begins a loop behind another, whose last product comes before it.
 
@@ -78,9 +90,12 @@ class Piece:
         return most(most(multiply, compute) + idle - within, 0)
 
 
-def exposed(piece: Piece, overlaps: bool) -> Amount:
+def exposed(piece: Piece, overlaps: bool, machine: Machine) -> Amount:
     """Of a piece that follows another in its block, what neither that one nor the next hides; `overlaps`: whether
-    warpgroups end pieces by themselves, so that others work meanwhile. What one does alone adds up anyway."""
+    warpgroups end pieces by themselves, so that others work meanwhile. What one does alone adds up anyway. Without
+    scores nothing sets warpgroups apart, so that all are behind their products at a time."""
+    if machine.counts_ends and not piece.has_scores:
+        return piece.ends()
     return 0 if overlaps else piece.alone()
 
 
@@ -100,6 +115,15 @@ def waits_for_tiles(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) 
     return most(brought, 0)
 
 
+def clocks_of_ends(plan: Plan, machine: Machine) -> Amount:
+    """For which a block waits beside the latency of its first load, before its first product and behind its last one:
+    until the description of a tensor is there, which the first copy reads from memory itself, and while what it holds
+    and its first tile come through the port of its SM, and its results leave through it."""
+    held = sum(tile.elements * tile.width for tile in plan.tiles if tile.role == "shared")
+    results = sum(tile.elements * tile.width for tile in plan.tiles if tile.role in LEAVING)
+    return machine.levels["device"].latency + (held + _first_bytes(plan) + results) / L2_PORT
+
+
 def _first_bytes(plan: Plan) -> Amount:
     """Of the tile that the first product of a stream needs."""
     return next((tile.elements * tile.width for tile in plan.tiles if tile.role == "staged"), 0)
@@ -108,6 +132,34 @@ def _first_bytes(plan: Plan) -> Amount:
 def mean_drains(plan: Plan, sizes: Mapping[str, int]) -> Amount:
     """How often a loop of a piece ends with a product that the next could begin beside, on average."""
     return sum(pieces.mean_loops(sizes) for pieces in plan.streams) if plan.delays else 0
+
+
+def ends_of_block(plan: Plan, machine: Machine, sizes: Mapping[str, int], piece: Piece, waited: Amount) -> Amount:
+    """What a block takes longer that has an SM to itself, for a piece that follows no other; `waited`: clocks for which
+    a warp waits within the scores of a step."""
+    if not machine.counts_ends:
+        return piece.alone()
+    if not plan.has_scores:
+        return piece.ends()
+    return piece.ends() + waited + has_rest(plan, sizes) * (piece.ragged() + waited + slots_of_tests(plan))
+
+
+TESTED = 1.5
+"""Instructions for each score of a piece that is smaller than others: it is kept or not, by a bit of its column that
+the two rows of a lane share."""
+
+
+def slots_of_tests(plan: Plan) -> Amount:
+    """What testing the scores of a last, smaller step issues, in clocks of a quarter SM: of all warps of a block."""
+    if not plan.has_scores or not plan.streams:
+        return 0
+    rows = prod(pieces.size for pieces in plan.groups if pieces.axis == plan.row)
+    return TESTED * rows * plan.streams[-1].size / (SUB_PARTITIONS * WARP)
+
+
+def has_rest(plan: Plan, sizes: Mapping[str, int]) -> Amount:
+    """Whether the last step of the innermost stream takes a smaller piece than the others."""
+    return 0 if not plan.streams else (sizes[plan.streams[-1].axis] % plan.streams[-1].size != 0) * 1
 
 
 def mean_steps(plan: Plan, sizes: Mapping[str, int]) -> Amount:

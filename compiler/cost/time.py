@@ -16,7 +16,16 @@ from math import inf, prod
 import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
-from treadle.compiler.cost.between import Piece, exposed, mean_drains, mean_steps, waits_for_tiles
+from treadle.compiler.cost.between import (
+    Piece,
+    clocks_of_ends,
+    ends_of_block,
+    exposed,
+    has_rest,
+    mean_drains,
+    mean_steps,
+    waits_for_tiles,
+)
 from treadle.compiler.cost.clusters import L2_PORT, Shape, bytes_spared, cluster_of, shapes_of
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
@@ -32,10 +41,7 @@ from treadle.compiler.cost.warpgroups import (
     waited_in_scores,
 )
 from treadle.compiler.machines import Machine
-from treadle.compiler.machines.machine import WARP
-
-SUB_PARTITIONS = 4
-"""A warp uses the units of its quarter of an SM, which issues one instruction a clock."""
+from treadle.compiler.machines.machine import SUB_PARTITIONS, WARP
 
 LAUNCH_CLOCKS = 1000
 """From the start of a block to its first load, and from its last result to its end."""
@@ -168,11 +174,17 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
         drained = choice(resident == 1, mean_drains(plan, sizes) * round_.piece.drained(), 0)
         round_ = replace(round_, exposed=drained)
 
-    def beside(count: Amount, round_: _Round = round_) -> tuple[Amount, Amount]:
+    # Beside a block that has an SM to itself nothing hides how it begins and ends.
+    ends = ends_of_block(plan, machine, sizes, round_.piece, _waited(plan) if plan.has_scores else 0)
+    lone = round_.orderly & (resident == 1) if machine.counts_ends else False
+    of_blocks = replace(round_, exposed=drained + choice(lone, ends, 0))
+
+    def beside(count: Amount, round_: _Round = of_blocks) -> tuple[Amount, Amount]:
         """So many blocks on one SM, and the same when a launch begins."""
         warps = most(1, ceil_div(count * needs.warps, SUB_PARTITIONS))
         clocks = round_.clocks(warps)
-        return clocks, most(clocks, round_.first(warps))
+        first = most(clocks, round_.first(warps))
+        return choice(lone, first, clocks), first
 
     slots = machine.sms * most(resident, 1)
     full, rest = blocks // slots, blocks % slots
@@ -187,9 +199,9 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     if np.any(turns):
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
         overlaps = made is None or made.pieces_overlap
-        following = replace(round_, fill=0, exposed=drained + exposed(round_.piece, overlaps))
+        following = replace(round_, fill=0, exposed=drained + exposed(round_.piece, overlaps, machine))
         filled = following.clocks(warps) + waits_for_tiles(plan, machine, round_.piece, overlaps)
-        _, first = beside(1, replace(round_, exposed=drained + round_.piece.alone()))
+        _, first = beside(1, replace(round_, exposed=drained + ends))
         in_turns = clocks_in_turns(first, filled, blocks, machine)
         # Where an SM holds one block, the next begins when it has ended.
         begun = clocks_in_turns(first, first, blocks, machine)
@@ -329,11 +341,13 @@ def _round(
     latency = machine.levels["device"].latency
     fill = _begin_clocks(machine)
     grouped = are_of_warpgroups(plan, machine)
+    if machine.counts_ends:
+        fill = fill + choice(grouped, clocks_of_ends(plan, machine), 0)
     in_order = 0.0
     if computes_in_order(plan, machine):
         in_order = one_after_another(clocks["special"], clocks["issue others"] - clocks["issue special"])
     scalars = share * most(clocks["float"], clocks["special"], clocks["issue others"], in_order)
-    after = _clocks_after(plan, grouped)
+    after = _clocks_after(plan, machine, grouped)
     last = plan.last_product(sizes) if plan.delays else 0
     piece = Piece(
         needs.warps / SUB_PARTITIONS,
@@ -347,12 +361,17 @@ def _round(
     busiest = share * most(0.0, *_units(clocks).values())
     # A delayed product runs while its warpgroup works on the scores of the next turn.
     if plan.delays:
-        scalars = choice(grouped, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
+        hidden = tensor * share * plan.last_product(sizes)
+        if machine.counts_ends:  # that of the last step has no next one
+            hidden = hidden * most(1 - (1 + has_rest(plan, sizes)) / most(mean_steps(plan, sizes), 1), 0)
+        scalars = choice(grouped, most(scalars - hidden, 0), scalars)
     alone = latency + share * clocks["loads"] / most(steps, 1)
     # What a step begins with is there already: its tiles, and what it loads to registers.
     staged = needs.stages > 1 if any(tile.role == "staged" for tile in plan.tiles) else _has_next(plan)
     is_fed = staged & (grouped | loads_ahead(plan))
-    waits_of_step = choice(is_fed, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
+    # With scores a step starts two products, one behind the other.
+    starts = 2 if machine.counts_ends and plan.has_scores else 1
+    waits_of_step = choice(is_fed, choice(grouped, starts * WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled) + MEETING_CLOCKS * _meetings(plan, sizes)
     idle = choice(is_fed, 0, steps * alone)
     waited = steps * _waited(plan) if computes_in_order(plan, machine) else 0
@@ -367,9 +386,11 @@ def _waited(plan: Plan) -> Amount:
     return waited_in_scores(reductions, plan.streams[-1].size if plan.streams else 0)
 
 
-def _clocks_after(plan: Plan, grouped: Amount) -> Amount:
-    """What the warps of a block issue behind its streams, in clocks of a quarter SM."""
+def _clocks_after(plan: Plan, machine: Machine, grouped: Amount) -> Amount:
+    """What the warps of a block issue behind its streams, in clocks of a quarter SM; with ends counted, or what their
+    special functions take, if that is longer."""
     found: Amount = 0
+    special: Amount = 0
     for issue in plan.issues:
         kind = issue.kind.partition(" ")[0]
         if not issue.streams and kind not in OF_PRODUCTS:
@@ -379,7 +400,8 @@ def _clocks_after(plan: Plan, grouped: Amount) -> Amount:
                 else issue.count * is_issued(issue.kind, grouped)
             )
             found = found + slots * plan.warp_count / SUB_PARTITIONS
-    return found
+            special = special + (kind == "special") * issue.count * plan.warp_count * WARP / machine.rates.special
+    return most(found, special) if machine.counts_ends else found
 
 
 def _meetings(plan: Plan, sizes: Mapping[str, int]) -> Amount:

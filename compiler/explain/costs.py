@@ -30,8 +30,9 @@ from treadle.compiler.cost.levers import Lever, levers
 from treadle.compiler.cost.limit import flop, limits_us, tile_use, wave_use
 from treadle.compiler.cost.links import Link, links_of, with_least
 from treadle.compiler.cost.overlap import overlaps
+from treadle.compiler.cost.turns import Made
 from treadle.compiler.explain.symbols import Expressions
-from treadle.compiler.machines import Machine
+from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 
@@ -229,16 +230,25 @@ def explain(
     sizes: Mapping[str, int] | None = None,
     sketches: Mapping[str, Sketch] | None = None,
     expressions: bool = False,
+    as_made: bool = False,
 ) -> Explanation:
     """Explain every kernel of a module, explicit or with its sizes chosen, at the default sizes or those given
     (TreadleError). With `sketches` of its kernels, as they were before their streams were expanded, also what would
-    make them faster; with `expressions`, costs in symbols, of explicit kernels (which imports sympy)."""
+    make them faster; with `expressions`, costs in symbols, of explicit kernels (which imports sympy). `as_made`: of
+    kernels that were made for the sizes of the program, and for the machine of the module, whatever is given."""
     kernels: list[KernelCost] = []
     for function in (op for op in module.ops if isinstance(op, FuncOp)):
         for kernel in (op for op in function.walk() if isinstance(op, KernelOp)):
             sketch = (sketches or {}).get(kernel.kernel_name.data)
-            kernels.append(_explain_kernel(kernel, function, machine, sizes or {}, sketch, expressions))
+            made = _made(kernel, function, machine_of(module)) if as_made else None
+            kernels.append(_explain_kernel(kernel, function, machine, sizes or {}, sketch, expressions, made))
     return Explanation(machine.name, kernels, machine.launch)
+
+
+def _made(kernel: KernelOp, function: FuncOp, machine: Machine) -> Made:
+    """For the sizes of its program: whether blocks take pieces in turns is decided with these."""
+    found = estimate(plan_of(kernel), machine, sizes_of_kernel(kernel, function))
+    return Made(found is not None and found.in_turns)
 
 
 def _explain_kernel(
@@ -248,11 +258,12 @@ def _explain_kernel(
     given: Mapping[str, int],
     sketch: Sketch | None,
     expressions: bool,
+    made: Made | None,
 ) -> KernelCost:
     sizes = sizes_of_kernel(kernel, function, given)
     plan = plan_of(kernel)
     near = peak_memory(kernel) if kernel.is_expanded else None
-    found = kernel_cost(plan, machine, sizes, near, _why(function, plan.name), sketch, kernel.is_expanded)
+    found = kernel_cost(plan, machine, sizes, near, _why(function, plan.name), sketch, kernel.is_expanded, made)
     if not (expressions and kernel.is_expanded):
         return found
     from treadle.compiler.explain.symbols import expressions_of
@@ -280,10 +291,11 @@ def kernel_cost(
     why: str = "",
     sketch: Sketch | None = None,
     in_order: bool = False,
+    made: Made | None = None,
 ) -> KernelCost:
     """The costs of a plan. `near` is M of near levels where it is known exactly; `in_order`: the plan's instructions
     stand in the order of the program."""
-    needs, time = footprint(plan, machine), estimate(plan, machine, sizes)
+    needs, time = footprint(plan, machine), estimate(plan, machine, sizes, made)
     levels = [_level(plan, machine, sizes, level, near) for level in LEVELS]
     near_bytes = sum(each.memory_bytes for each in levels[1:])
     does_not_fit = _why_not(levels[0].memory_bytes, plan.blocks(sizes), machine, time is not None)

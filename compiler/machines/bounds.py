@@ -28,7 +28,7 @@ BANDWIDTH: Mapping[str, Bounds] = {
     "l2": Bounds("bytes a second", 1e11, 1e15, "GPUs have 1 to 20 TB/s"),
     "shared": Bounds("bytes a second of one multiprocessor", 1e10, 1e13, "32 banks of 4 bytes a clock are 0.2 TB/s"),
 }
-LATENCY = Bounds("clocks until the first byte of a load arrives", 50, 10_000, "GPUs take 300 to 900")
+LATENCY = Bounds("clocks until the first byte of a load arrives", 50, 10_000, "GPUs take 200 to 900")
 
 THREADS_OF_BLOCK = Bounds("threads", WARP, 1024, "the hardware takes no larger block")
 THREADS_OF_SM = Bounds("threads", WARP, 4096, "GPUs hold 1024 to 2048")
@@ -55,7 +55,7 @@ FLOP = Bounds("FLOP a second of the whole machine", 1e11, 1e18, "GPUs make 1e14 
 UNREAD: Mapping[str, Mapping[str, str]] = {
     level: {
         "granularity": "memories move sectors of 32 bytes and lines of 128 on every machine",
-        **({} if level == "device" else {"latency": "steps wait for device memory, levels.device.latency"}),
+        **({} if level in ("device", "l2") else {"latency": "steps wait for device memory, levels.device.latency"}),
     }
     for level in ("device", "l2", "shared", "register")
 }

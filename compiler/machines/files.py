@@ -121,7 +121,8 @@ def _level(table: Table, name: str, clock: float) -> Level:
         table.unread = {**table.unread, **dict.fromkeys(("bandwidth", "bytes_per_clock"), bounds.OF_REGISTERS)}
         level = Level(name, scope, capacity)
     else:
-        latency = table.whole("latency", bounds.LATENCY) if name == "device" else 0
+        has_latency = name == "device" or (name == "l2" and table.has("latency"))
+        latency = table.whole("latency", bounds.LATENCY) if has_latency else 0
         has_part = name == "l2" and table.has("coalesced")
         coalesced = table.number("coalesced", bounds.COALESCED) if has_part else 1.0
         level = Level(name, scope, capacity, _bandwidth(table, bounds.BANDWIDTH[name], clock), latency, coalesced)

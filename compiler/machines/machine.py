@@ -20,6 +20,8 @@ FIRST_WITH_CLUSTERS = 90
 """The capability from which on blocks run in clusters (PTX ISA 5.1)."""
 WARP = 32
 """Threads of a warp, on every machine."""
+SUB_PARTITIONS = 4
+"""A warp uses the units of its quarter of an SM, which issues one instruction a clock."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Level:
     bandwidth: float = inf
     """Bytes a second of one such memory; of registers without limit, for they are read as fast as they are used."""
     latency: int = 0
-    """Clocks until the first byte of a load from device memory arrives."""
+    """Clocks until the first byte of a load from device memory arrives, or of one from L2; of that 0 where a file does
+    not say it, and then as from device memory."""
     coalesced: float = 1.0
     """Of L2, the part of what blocks read alike and at a time that it is asked for: the rest is coalesced before. It is
     no rate, and counts whichever rates are asked for."""
@@ -116,6 +119,9 @@ class Machine:
     """Clusters of processors; 0 where that is not known."""
     loaded_clock: float = 0.0
     """Clocks a second while tensor cores multiply all the time; 0 where it is `clock`."""
+    counts_ends: bool = False
+    """Whether a time holds all that blocks begin and end with (`cost/between.py`): where rates are those that last.
+    Sizes are chosen by the datasheet's, without."""
 
     def blocks_at_a_time(self, cluster: int) -> int:
         """Blocks that run at a time, one on an SM, in clusters of so many: each lies within one GPC, which hold pairs
@@ -170,7 +176,7 @@ class Machine:
         single_warps = found.single_warps or rates.single_warps
         per_clock = Rates(rates.float, special, {**rates.tensor, **tensor}, single_warps)
         launch = found.launch or self.launch
-        return replace(lasting, launch=launch, levels=levels, rates=per_clock, loaded_clock=loaded)
+        return replace(lasting, launch=launch, levels=levels, rates=per_clock, loaded_clock=loaded, counts_ends=True)
 
     def at_clock(self, clock: float) -> Machine:
         """The same whose multiprocessors do all that they do at another clock. L2 and device memory have their own."""

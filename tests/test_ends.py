@@ -1,0 +1,108 @@
+"""What blocks begin and end with: counted with the rates that last, and not when sizes are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_overlap_pieces import decorated
+
+from benchmarking import benchmark
+from treadle.compiler.cost import plan_of, time
+from treadle.compiler.cost.between import TESTED, Piece, clocks_of_ends, exposed, has_rest, slots_of_tests
+from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.turns import Made
+from treadle.compiler.machines import load_machine
+from treadle.dialects.hierarchy import KernelOp
+
+programs = benchmark("programs")
+H100 = load_machine("h100")
+FAST_L2 = replace(H100.levels["l2"], bandwidth=1e14)
+"""So that processors are what is waited for."""
+LASTING = replace(H100.as_sustained(), levels={**H100.as_sustained().levels, "l2": FAST_L2})
+WITHOUT = replace(LASTING, counts_ends=False)
+SQUARE = dict.fromkeys("mnk", 4096)
+HEADS = {"b": 2, "h": 3, "q": 2048, "x": 2048, "d": 64, "e": 64}
+
+
+def plan(text: str) -> Plan:
+    found = decorated(text)
+    assert isinstance(found, KernelOp)
+    return plan_of(found)
+
+
+def product() -> Plan:
+    return plan(programs.matmul(SQUARE))
+
+
+def layer() -> Plan:
+    return plan(programs.example("matmul_epilogue", dict.fromkeys("tio", 4096)))
+
+
+def attention() -> Plan:
+    return plan(programs.attention(64, {axis: HEADS[axis] for axis in "bhqx"}))
+
+
+def clocks(found: Plan, sizes: dict[str, int], in_turns: bool) -> float:
+    """That ends take of a launch."""
+    times = [time.timing(found, machine, sizes, Made(in_turns)).time_us for machine in (LASTING, WITHOUT)]
+    return float(times[0] - times[1]) * LASTING.clock / 1e6
+
+
+def test_ends_are_of_the_rates_that_last() -> None:
+    assert not H100.counts_ends
+    assert LASTING.counts_ends
+
+
+def test_pieces_that_follow_no_other() -> None:
+    """Without scores all warpgroups are behind their products at a time; with scores, as `alone` says. A last, smaller
+    step is begun and ended like a piece, but that nothing is computed behind it."""
+    product, scores = Piece(2, 4 * 600, 0, 4, 0, 70, has_scores=False), Piece(2, 4 * 600, 4 * 400, 4, 0.5, 70)
+    assert (product.alone(), product.ends(), product.ragged()) == (0, 70, 0)
+    assert scores.ends() == scores.alone() == scores.ragged() + 70
+    assert exposed(product, True, H100) == 0
+    assert exposed(product, True, LASTING) == 70
+    assert exposed(scores, True, LASTING) == 0
+
+
+def test_tiles_come_and_results_leave_through_the_port() -> None:
+    """Of a product of 128 x 256, in steps of 64: beside the latency of what describes the tensors."""
+    found = product()
+    assert {pieces.axis: pieces.size for pieces in (*found.groups, *found.streams)} == {"m": 128, "n": 256, "k": 64}
+    tiles = 2 * (128 * 64 + 128 * 256)
+    assert clocks_of_ends(found, LASTING) == LASTING.levels["device"].latency + tiles / 64
+
+
+def test_a_block_that_is_alone_on_an_sm_pays_for_each_piece() -> None:
+    """512 pieces, four for each SM: the last that is begun ends when all have; a block that takes them in turns begins
+    and ends once."""
+    found = product()
+    once, each_time = clocks(found, SQUARE, True), clocks(found, SQUARE, False)
+    behind = LASTING.levels["device"].latency + 2 * (128 * 64 + 128 * 256) / 64
+    assert behind <= once < behind + 4 * 300
+    assert each_time >= 4 * behind
+
+
+def test_an_epilogue_hides_behind_no_product() -> None:
+    """SiLU takes two special functions of an element: 128 x 256 x 2 / 16 clocks of each of four pieces, also where
+    a block takes them in turns."""
+    sizes = dict.fromkeys("tio", 4096)
+    of_piece = (clocks(layer(), sizes, True) - clocks(product(), SQUARE, True)) / 4
+    assert of_piece == pytest.approx(128 * 256 * 2 / 16, rel=0.1)
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_a_last_step_that_is_smaller_is_a_loop_of_its_own(rest: int) -> None:
+    found = attention()
+    step = found.streams[-1].size
+    sizes = {**HEADS, "x": 8 * step + rest}
+    assert has_rest(found, sizes) == rest
+    assert slots_of_tests(found) == TESTED * found.groups[-1].size * step / 128
+    assert slots_of_tests(product()) == 0
+
+
+def test_what_is_smaller_takes_longer() -> None:
+    found = attention()
+    step = found.streams[-1].size
+    even, rest = (clocks(found, {**HEADS, "x": 9 * step - less}, False) for less in (0, 1))
+    assert rest > even + slots_of_tests(found)
