@@ -177,6 +177,7 @@ def _counts(plan: Plan, grouped: bool) -> dict[str, float]:
     counts = dict.fromkeys((kind for kind in CLASSES if not (grouped and kind in NOT_OF_CONSUMERS)), 0.0)
     for issue in plan.issues:
         kind = issue.kind.split()[0]
+        kind = "float" if kind == "lagging" else kind
         if issue.streams and kind in counts and is_issued(issue.kind, grouped):
             counts[kind] += issue.count
     return counts

@@ -26,6 +26,7 @@ KINDS = {
     "ldmatrix": "LDSM of four 8 x 8 tiles",
     "shared": "LDS and STS",
     "float": "FFMA and its kind",
+    "lagging": "FMNMX of maxima that may lag: seldom where turns take their powers before they know them",
     "promote": "FADD of sums that warpgroups promote",
     "special": "MUFU",
     "select": "FSETP and FSEL",

@@ -54,9 +54,9 @@ def unit_clocks(issues: Sequence[Issue], machine: Machine, grouped: bool) -> dic
             clocks[f"tensor {format}"] += SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / rate
         elif kind == "promote":
             clocks["float"] += SUB_PARTITIONS * issue.count * WARP / machine.rates.float
-        elif kind in ("float", "special"):
-            rate = machine.rates.float if kind == "float" else machine.rates.special
-            clocks[kind] += SUB_PARTITIONS * issue.count * WARP / rate
+        elif kind in ("float", "lagging", "special"):
+            rate = machine.rates.special if kind == "special" else machine.rates.float
+            clocks["special" if kind == "special" else "float"] += SUB_PARTITIONS * issue.count * WARP / rate
     return dict(clocks)
 
 

@@ -117,7 +117,7 @@ def _clocks_of(op: Operation, groups: int, machine: Machine) -> Iterator[tuple[s
             yield "special", results / machine.rates.special
             continue
         yield "issue", results / (SUB_PARTITIONS * WARP)
-        if labour.kind == "float":
+        if labour.kind in ("float", "lagging"):
             yield "float", results / machine.rates.float
 
 

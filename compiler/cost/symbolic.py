@@ -211,7 +211,10 @@ class _Walk(Walk):
     def compute(self, op: Operation) -> None:
         super().compute(op)
         for labour in labours_of(op):
-            self._add(labour.kind, sympy.nsimplify(labour.factor) * self._in_all(labour.axes))
+            self._add(
+                "float" if labour.kind == "lagging" else labour.kind,
+                sympy.nsimplify(labour.factor) * self._in_all(labour.axes),
+            )
         if isinstance(op, ContractOp):
             self._multiply(op)
 

@@ -38,6 +38,7 @@ from treadle.compiler.cost.warpgroups import (
     computes_in_order,
     computing,
     one_after_another,
+    takes_powers_first,
     waited_in_scores,
 )
 from treadle.compiler.machines import Machine
@@ -295,7 +296,7 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
     """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`,
     `issue special` what special functions take of `issue others`."""
     clocks: dict[str, Amount] = defaultdict(float)
-    grouped = are_of_warpgroups(plan, machine)
+    grouped, powers_first = are_of_warpgroups(plan, machine), takes_powers_first(plan, machine)
     for issue in plan.issues:
         count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
         kind, _, format = issue.kind.partition(" ")
@@ -303,6 +304,8 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
             clocks["issue others"] += plan.warp_count * leaving_slots(issue.count, grouped) / SUB_PARTITIONS
             continue
         count = count * choice(grouped, issue.kind != "ldmatrix", kind != "operands")
+        if kind == "lagging":
+            count, kind = count * choice(powers_first, 0, 1), "float"
         issued = count * is_issued(issue.kind, grouped) / SUB_PARTITIONS
         if kind == "lanes":
             clocks["issue lanes"] += issued

@@ -13,6 +13,7 @@ from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
 from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
+from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.roles import MOST_REGISTERS
 from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
@@ -21,6 +22,7 @@ from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
+from treadle.passes.speculation.law import OTHER_REGISTERS
 from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, REGISTERS, most_columns
 
 IN_ORDER_FROM = 90
@@ -106,6 +108,23 @@ def one_after_another(special: Amount, others: Amount) -> Amount:
     """Clocks of special functions and of all other instructions that are no products, where they are done in order."""
     return special + others
 
+
+def takes_powers_first(plan: Plan, machine: Machine) -> Amount:
+    """Whether turns take their powers before they know a maximum that may lag: warpgroups do, where a thread has room
+    for scores and powers of a turn beside those of the turn before, which are multiplied meanwhile
+    (`passes/speculation/law.py`, which counts rows one by one)."""
+    if not plan.delays or not any(issue.kind == "lagging" for issue in plan.issues):
+        return False
+    held: Amount = OTHER_REGISTERS + STEERING_REGISTERS
+    for tile in plan.tiles:
+        if tile.role in ("carried", "passing"):
+            beside = 2 if tile.role == "passing" and tile.width < 4 else 1
+            held = held + beside * tile.elements * tile.width / (4 * WARP * plan.warp_count)
+    return are_of_warpgroups(plan, machine) & (held <= granted_registers(plan, machine))
+
+
+STEERING_REGISTERS = 10
+"""Of two rows: the maximum, the sum so far and that of the turn, the slope and the offset of powers."""
 
 SCORES_LATENCY = 50
 """Clocks of a step that computes scores for which its warp waits, from the product to the operands of the next: until

@@ -16,8 +16,9 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
-from treadle.dialects.diagram.lagging import skips_ones
+from treadle.dialects.diagram.lagging import skips_ones, slack_of
 from treadle.dialects.diagram.sharing import sharing_of
+from treadle.passes.expressions.lagging import lag_of
 
 FUNCTIONS = {
     **{"math.sqrt": (1, 11), "math.rsqrt": (1, 3), "math.cbrt": (2, 14), "math.powf": (1, 69)},
@@ -96,8 +97,14 @@ def labours_of(op: Operation) -> list[Labour]:
     if isinstance(op, MapOp):
         return list(_of_map(op))
     if isinstance(op, ReduceOp):
-        return [Labour("float", 1, axes_touched(op))]
+        return [Labour("lagging" if _lags(op) else "float", 1, axes_touched(op))]
     return [rounding_to(op.result.type)] if isinstance(op, CastOp) else []
+
+
+def _lags(op: ReduceOp) -> bool:
+    """Whether a stream may keep an older one than this extremum, or does."""
+    users = [use.operation for use in op.result.uses]
+    return slack_of(op) is not None or any(isinstance(user, MapOp) and bool(lag_of(user.result)) for user in users)
 
 
 def rounding_to(type: Attribute) -> Labour:
