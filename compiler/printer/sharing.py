@@ -16,7 +16,11 @@ from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.approximations import constant_of
-from treadle.dialects.diagram.sharing import sharing_of
+from treadle.dialects.diagram.sharing import sharing_of, tested_sharing_of
+
+TESTED = 16
+"""So many elements are tested together, at most, whether their reciprocals may be shared: between two tests nothing is
+reordered, and each takes a branch."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,12 @@ def print_shared(writer: KernelWriter, op: MapOp, shared: Operation, is_kept: bo
     """A map one quotient of which has a reciprocal for several elements; not where a thread has no two of those that
     may share one."""
     assert isinstance(shared, arith.DivfOp)
-    assert isinstance(shared.rhs.owner, arith.MinimumfOp)
-    divisor, number, layout = shared.rhs.owner.lhs, constant_of(shared.lhs), layout_of(op.result.type)
+    number, layout = constant_of(shared.lhs), layout_of(op.result.type)
     assert number is not None
+    divisor, count = shared.rhs, tested_sharing_of(shared)
+    if count is None:
+        assert isinstance(shared.rhs.owner, arith.MinimumfOp)
+        divisor = shared.rhs.owner.lhs
     with writer.names.scope():
         group = _group(writer, writer.loops_over(tuple(layout.register)), shared)
         if group.size == 1:
@@ -81,22 +88,31 @@ def print_shared(writer: KernelWriter, op: MapOp, shared: Operation, is_kept: bo
         made = _statements(writer, op, group, divisor, {}, own)
         after = _statements(writer, op, group, op.yielded, {shared.result: own}, element)
         after += [f"{writer.call('keep')}({element});"] if is_kept else []
-        lines = [f"float {divisors}[{group.size}];  // that share a reciprocal"]
+        together = f"{min(count, group.size)} of which" if count is not None else "that"
+        divide = _division(writer, count, group.size)
+        lines = [f"float {divisors}[{group.size}];  // {together} share a reciprocal"]
         lines += _block(group.within, made)
-        lines += [f"{writer.call('divide_together')}({float_literal(number)}, {divisors});"]
+        lines += [f"{divide}({float_literal(number)}, {divisors});"]
         lines += _block(group.within, after)
         writer.text.nest(group.around, lines)
     return True
 
 
+def _division(writer: KernelWriter, tested: int | None, size: int) -> str:
+    """The function that divides a group."""
+    if tested is None:
+        return writer.call("divide_together")
+    return f"{writer.call('divide_in_groups')}<{min(tested, size)}>"
+
+
 def _group(writer: KernelWriter, loops: Sequence[Loop], shared: Operation) -> _Group:
-    """As many of the registers that lie next to each other along the axis as may share a reciprocal, if there are."""
-    sharing = sharing_of(shared)
-    assert sharing is not None
-    axis, left = sharing
+    """As many of the registers that lie next to each other along the axis as may share a reciprocal, if there are; or
+    as many as are tested together, the innermost first."""
+    axis, left = sharing_of(shared) or (None, TESTED)
     counts = dict.fromkeys(loops, 1)
-    for loop in sorted(loops, key=lambda loop: loop.mode.stride):
-        if loop.mode.axis == axis and not loop.is_given:
+    inner_first = reversed(loops) if axis is None else sorted(loops, key=lambda loop: loop.mode.stride)
+    for loop in inner_first:
+        if axis in (None, loop.mode.axis) and not loop.is_given:
             counts[loop] = gcd(loop.turns, left)
             left //= counts[loop]
     stepped = [loop for loop, count in counts.items() if 1 < count < loop.turns]
