@@ -45,10 +45,11 @@ def division(shared: int, together: int, number: float) -> Any:
         source(["divide_in_groups"])
         + f"""
 extern "C" __global__ void divide(const float* d, float* q) {{
-  float group[{together}];
+  float group[{together}], made[{together}];
   for (int i = 0; i < {together}; ++i) group[i] = d[blockIdx.x * {together} + i];
-  divide_in_groups<{shared}>({number!r}f, group);
-  for (int i = 0; i < {together}; ++i) q[blockIdx.x * {together} + i] = group[i];
+  const bool holds = divide_in_groups<{shared}>({number!r}f, group, made);
+  for (int i = 0; i < {together}; ++i)
+    q[blockIdx.x * {together} + i] = holds ? made[i] : {number!r}f * rcp_approx(group[i]);
 }}
 """
     )
