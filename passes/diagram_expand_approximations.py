@@ -19,7 +19,7 @@ from treadle.dialects.diagram.approximations import (
     is_by_reciprocal,
     is_one_plus,
 )
-from treadle.dialects.diagram.sharing import SHARED, scale_of, sharing_of
+from treadle.dialects.diagram.sharing import SHARED, scale_of, sharing_of, tested_sharing_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class DiagramExpandApproximationsPass(ModulePass):
       number. A reciprocal is `1 / b` with the flag `arcp`.
     - *`c tanh x`* is `2 c r - c`, with the reciprocal `r` of `1 + exp(-2 x)`; a constant factor of `x` goes into the 2.
     - *Elements that share a reciprocal* (`hierarchy-share-reciprocals`) have divisors that are multiplied by 2^-62, or
-      by 2^-30 where 4 share, and clipped at 1, so that the product of all is a normal number.
+      by 2^-30 where 4 share, and clipped at 1, so that the product of all is a normal number. Where products are
+      tested, `a / b` is `a` times the quotient of 1 / 4 and `b / 4`, which they share.
     - *`1 + tanh x`* is the reciprocal of `0.5 + 0.5 exp(-2 x)`.
 
     Before `diagram-exp-to-exp2`, which takes factors of exponents together, and `diagram-fuse-multiply-adds`, which
@@ -116,6 +117,8 @@ def _expand_quotient(op: arith.DivfOp) -> None:
     make = _Maker(op)
     if constant is not None and sharing_of(op) is not None:
         return _expand_shared(op, constant, make)
+    if tested_sharing_of(op) is not None:
+        return _expand_tested(op, constant, make)
     if constant == 1:
         return
     if constant is not None and abs(constant) <= 1:
@@ -134,6 +137,21 @@ def _expand_shared(op: arith.DivfOp, constant: float, make: _Maker) -> None:
     make.instead(op, make.shared(op, other, summand, constant * scale_of(op) / summand))
 
 
+def _expand_tested(op: arith.DivfOp, constant: float | None, make: _Maker) -> None:
+    """`a / b` as `a (0.25 / (b / 4))`: the quotient in it is shared, and where it is not a quarter's reciprocal is a
+    normal number."""
+    if constant is not None and _is_quarter(op.rhs):
+        return  # it is done
+    quotient = make.like(op, make.number(0.25 if constant is None else constant / 4), _quarter(op.rhs, make))
+    make.instead(op, quotient if constant is not None else arith.MulfOp(op.lhs, make.add(quotient)))
+
+
+def _is_quarter(divisor: SSAValue) -> bool:
+    """Whether a divisor is a quarter of one already."""
+    terms = divisor.owner.operands if isinstance(divisor.owner, arith.AddfOp) else (divisor,)
+    return any(isinstance(each.owner, arith.MulfOp) and constant_of(each.owner.rhs) == 0.25 for each in terms)
+
+
 def _quarter(value: SSAValue, make: _Maker) -> SSAValue:
     """A quarter of a divisor: of each term, if one is a constant."""
     if isinstance(value.owner, arith.AddfOp):
@@ -149,7 +167,10 @@ def _expand_tanh(op: math.TanhOp) -> None:
     power = make.add(math.ExpOp(make.times(inner, -2 * factor)))
     users = [use.operation for use in op.result.uses]
     if all(map(is_one_plus, users)):
-        risen = make.reciprocal(make.plus(make.times(power, 0.5), 0.5))
+        if tested_sharing_of(op) is None:
+            risen = make.reciprocal(make.plus(make.times(power, 0.5), 0.5))
+        else:
+            risen = make.add(make.like(op, make.number(0.5), make.plus(make.times(power, 0.25), 0.25)))
         for user in users:
             Rewriter.replace_op(user, [], [risen])
         return
@@ -212,8 +233,12 @@ class _Maker:
         """`constant / min(1, scale (value / summand + 1))`, which shares a reciprocal as another operation does."""
         scale = scale_of(like)
         clipped = self.add(arith.MinimumfOp(self.plus(self.times(value, scale / summand), scale), self.number(1.0)))
-        quotient = arith.DivfOp(self.number(constant), clipped, BY_RECIPROCAL)
-        quotient.attributes[SHARED] = like.attributes[SHARED]
+        return self.like(like, self.number(constant), clipped)
+
+    def like(self, other: Operation, number: SSAValue, divisor: SSAValue) -> Operation:
+        """A quotient that shares a reciprocal as another operation does."""
+        quotient = arith.DivfOp(number, divisor, BY_RECIPROCAL)
+        quotient.attributes[SHARED] = other.attributes[SHARED]
         return quotient
 
     def instead(self, old: Operation, new: Operation) -> None:

@@ -13,15 +13,16 @@ from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
-from treadle.dialects.diagram.sharing import SCALES, share
+from treadle.dialects.diagram.sharing import SCALES
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import function_of, functions, kernels, label, note
-from treadle.passes.kernels.sharing import Candidate, candidates
+from treadle.passes.kernels.sharing import Candidate, candidates, clocks_of
 from treadle.passes.kernels.trial import alone
 
 PASS = "hierarchy-share-reciprocals"
 
 LAW = "1 / a = b / (a b)"
+TESTED_LAW = "1 / a = b / (a b), tested: each has its own where a product is NaN or too large"
 WORTH = 0.98
 """At most so much of the time a kernel takes for its reciprocals to be shared: each is off by more roundings then."""
 
@@ -30,7 +31,8 @@ WORTH = 0.98
 class HierarchyShareReciprocalsPass(ModulePass):
     """Let 2 or 4 neighbours along a streamed axis share a reciprocal: `1 / a` is `b` times that of `a b`. The special-
     function unit makes one in place of 2 or 4, the other units 3 or 9 products. Done where the model finds that the
-    kernel takes less time; for `most` neighbours at most, or, with `most=1`, never.
+    kernel takes less time; for `most` neighbours at most, or, with `most=1`, never. Behind the stream of a product, as
+    in gates, any 4 elements of a thread share one (`diagram.shared = 4 : i64`), if their divisors pass a test.
 
     Before, for `set-machine{name=h100}`:
 
@@ -93,6 +95,14 @@ class HierarchyShareReciprocalsPass(ModulePass):
     - all that is made of a neighbour is summed along the axis: its NaN, which others get, is in these sums anyway. In
       pieces with absent elements, which are in no sum, each element has its own reciprocal;
     - there is room for the roundings: powers of `tanh` are off by 2^-14 at most, a quotient by 2 ulp, of which 2 share.
+
+    Behind a test legal where
+
+    - the divisors are at least 1/4, so that no product of quarters of them is below the normal numbers. Where one is
+      NaN or above 2^96 each element has its own reciprocal, so that none is what another makes of it;
+    - the result is rounded to 16 bits or fewer: quotients are off by 3.5 ulp of f32.
+
+    Done where the instructions of the map then take a warp fewer clocks, for nothing hides them behind a product.
     """
 
     name = PASS
@@ -109,6 +119,26 @@ class HierarchyShareReciprocalsPass(ModulePass):
 
     def _share(self, module: ModuleOp, kernel: KernelOp) -> None:
         found = list(candidates(kernel))
+        for each in [each for each in found if each.axis is None]:
+            self._share_tested(module, kernel, each)
+        self._share_clipped(module, kernel, [each for each in found if each.axis is not None])
+
+    def _share_tested(self, module: ModuleOp, kernel: KernelOp, found: Candidate) -> None:
+        """Behind products, which wait for it, so that its own time counts."""
+        count = min(self.most, found.most)
+        if count == 1:
+            return
+        own = clocks_of(found.map, machine_of(module))
+        found.share(count)
+        together = clocks_of(found.map, machine_of(module))
+        told = f"{together:.3g} clocks of a warp an element where {count} share one, {own:.3g} where each has its own"
+        subject = f"{label(found.map.result)} of @{kernel.kernel_name.data}"
+        if together <= WORTH * own:
+            return note(function_of(kernel), PASS, subject, TESTED_LAW, told)
+        found.unshare()
+        note(function_of(kernel), f"decline {PASS}", subject, "what is shared must save time", told)
+
+    def _share_clipped(self, module: ModuleOp, kernel: KernelOp, found: Sequence[Candidate]) -> None:
         counts = [n for n in SCALES if n <= min(self.most, max((each.most for each in found), default=1))]
         if not counts:
             return
@@ -119,14 +149,9 @@ class HierarchyShareReciprocalsPass(ModulePass):
         told = f"estimated {told}, {times[1]:.3g} us where each has its own"
         if times[best] > WORTH * times[1]:
             return note(function_of(kernel), f"decline {PASS}", subject, "what is shared must save time", told)
-        _mark(found, best)
+        for each in found:
+            each.share(best)
         note(function_of(kernel), PASS, subject, LAW, told)
-
-
-def _mark(found: Sequence[Candidate], count: int) -> None:
-    for each in found:
-        if count > 1:
-            share(each.op, each.axis, min(count, each.most))
 
 
 def _time(module: ModuleOp, kernel: KernelOp, count: int) -> float:
@@ -135,7 +160,9 @@ def _time(module: ModuleOp, kernel: KernelOp, count: int) -> float:
     from treadle.passes.hierarchy_choose_sizes import choice_for
 
     copy = kernel.clone()
-    _mark(list(candidates(copy)), count)
+    for each in candidates(copy):
+        if each.axis is not None:
+            each.share(count)
     assert copy.schedule is not None
     apart, _ = alone(module, function_of(kernel), copy)
     try:

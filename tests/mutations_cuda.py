@@ -20,6 +20,11 @@ MUTATIONS: dict[str, Mutation] = {
         "constant * scale_of(op) / summand",
         "constant / summand",
     ),
+    "sharing: what is tested is a quarter only below": (
+        "diagram_expand_approximations",
+        "0.25 if constant is None else constant / 4",
+        "1.0 if constant is None else constant",
+    ),
     "sharing: of one element for all": ("compiler/printer/sharing", "add([first, digit])", "add([first, '0'])"),
     # Lists of pieces.
     "selections: the list is read one too late": (

@@ -40,6 +40,11 @@ USES = {
         "float two[2] = {f[0], f[1]}, four[4] = {f[2], f[3], f[4], f[5]};"
         "divide_together(0.5f, two); divide_together(1.0f, four); f2[t] = two[0] + two[1] + four[0] + four[3];"
     ),
+    "divide_in_groups": (
+        "float eight[8], two[2] = {f[8], f[9]}, eights[8], twos[2]; for (int i = 0; i < 8; ++i) eight[i] = f[i];"
+        "const bool holds = divide_in_groups<4>(0.25f, eight, eights) && divide_in_groups<2>(1.0f, two, twos);"
+        "f2[t] = holds ? eights[t % 8] + twos[0] : 0.0f;"
+    ),
     "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
     "shuffle": "f2[t] = shuffle(f[t], t / 4 % 32) + float(shuffle(h[t], 7));",
     "append_kept": (

@@ -17,7 +17,7 @@ from treadle.dialects.diagram.approximations import is_approximate, is_by_recipr
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
-from treadle.dialects.diagram.sharing import sharing_of
+from treadle.dialects.diagram.sharing import sharing_of, tested_sharing_of
 from treadle.passes.expressions.lagging import lag_of
 
 FUNCTIONS = {
@@ -54,6 +54,10 @@ PRODUCT, QUARTER, RECIPROCAL = {"float": 1}, {"float": 1}, {"special": 1.0}
 
 MULTIPLICATIONS = 3
 """For each reciprocal that is shared: one takes the divisor into a product, and two take it out of the reciprocal."""
+
+TEST = 2
+"""For each reciprocal that is shared where divisors are tested: an addition, and its part of a comparison, of a branch
+and of where threads meet again."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,8 @@ def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Ite
         kinds = {op.result: {"float": 1}}
     elif not is_by_reciprocal(op):
         kinds = {op.result: DIVISION, op.rhs: OF_DIVISOR}
+    elif tested_sharing_of(op) is not None and not isinstance(op.lhs.owner, arith.ConstantOp):
+        kinds = {op.result: PRODUCT, op.rhs: _shared(op, is_quotient=True)}
     elif isinstance(op.lhs.owner, arith.ConstantOp):
         kinds = {op.rhs: _shared(op, is_quotient=True) or RECIPROCAL}
     else:
@@ -147,10 +153,12 @@ def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Ite
 def _shared(op: Operation, is_quotient: bool) -> dict[str, float]:
     """What an element takes of a reciprocal that several share; nothing where none do. That of a quotient is multiplied
     by a constant, once for all of them."""
-    if (sharing := sharing_of(op)) is None:
+    tested, sharing = tested_sharing_of(op), sharing_of(op)
+    count = tested or (sharing[1] if sharing is not None else 1)
+    if count == 1:
         return {}
-    _, count = sharing
-    return {"special": 1 / count, "float": (MULTIPLICATIONS * (count - 1) + is_quotient) / count}
+    others = MULTIPLICATIONS * (count - 1) + is_quotient + (TEST if tested else 0)
+    return {"special": 1 / count, "float": others / count}
 
 
 def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> Mapping[str, float]:

@@ -1,6 +1,7 @@
 """Reciprocals that neighbours share: only in pieces where no neighbour is absent.
 
-What is absent is in no sum, so that its NaN would show in none but those of its neighbours."""
+What is absent is in no sum, so that its NaN would show in none but those of its neighbours. Where divisors are tested
+no NaN reaches another element, absent or not."""
 
 from __future__ import annotations
 

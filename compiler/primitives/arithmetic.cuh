@@ -32,6 +32,29 @@ __device__ __forceinline__ void divide_together(float number, float (&divisors)[
   }
 }
 
+// primitive: divide_in_groups; needs: rcp_approx
+// The quotients of a number and each divisor: of every N divisors one reciprocal serves all, that of their product.
+// Whether that holds: not where a product is NaN, infinite or too large; then each needs its own, and no quotient is what
+// the others make of it. Each divisor must be NaN or at least 2^-4, and the number between 2^-20 and 2^20: then nothing
+// on the way is below the normal numbers.
+template <int N, int M>
+__device__ __forceinline__ bool divide_in_groups(float number, const float (&divisors)[M], float (&quotients)[M]) {
+  static_assert((N == 2 || N == 4) && M % N == 0, "two or four share a reciprocal");
+  float pairs[M / 2], sum = 0;
+  UNROLL for (int i = 0; i < M / 2; ++i) pairs[i] = divisors[2 * i] * divisors[2 * i + 1];
+  UNROLL for (int i = 0; i < M; i += N) {
+    const float product = N == 4 ? pairs[i / 2] * pairs[i / 2 + 1] : pairs[i / 2];
+    const float whole = number * rcp_approx(product);
+    sum = i == 0 ? product : sum + product;
+    UNROLL for (int j = i; j < i + N; j += 2) {
+      const float each = N == 4 ? whole * pairs[i + 1 - j / 2] : whole;
+      quotients[j] = each * divisors[j + 1];
+      quotients[j + 1] = each * divisors[j];
+    }
+  }
+  return sum <= 0x1p96f;
+}
+
 // primitive: reciprocal
 // 1 / x, correctly rounded. PTX ISA 9.7.3, rcp.rn.
 __device__ __forceinline__ float reciprocal(float x) {

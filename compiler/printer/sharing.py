@@ -3,7 +3,7 @@ these."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -16,7 +16,11 @@ from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.approximations import constant_of
-from treadle.dialects.diagram.sharing import sharing_of
+from treadle.dialects.diagram.sharing import sharing_of, tested_sharing_of
+
+TESTED = 16
+"""So many elements are tested together, at most, whether their reciprocals may be shared: between two tests nothing is
+reordered, and each takes a branch."""
 
 
 @dataclass(frozen=True)
@@ -66,37 +70,77 @@ def print_shared(writer: KernelWriter, op: MapOp, shared: Operation, is_kept: bo
     """A map one quotient of which has a reciprocal for several elements; not where a thread has no two of those that
     may share one."""
     assert isinstance(shared, arith.DivfOp)
-    assert isinstance(shared.rhs.owner, arith.MinimumfOp)
-    divisor, number, layout = shared.rhs.owner.lhs, constant_of(shared.lhs), layout_of(op.result.type)
-    assert number is not None
+    layout, tested = layout_of(op.result.type), tested_sharing_of(shared)
     with writer.names.scope():
-        group = _group(writer, writer.loops_over(tuple(layout.register)), shared)
-        if group.size == 1:
+        if _group(writer, writer.loops_over(tuple(layout.register)), shared).size == 1:
             return False
     name = writer.over(op.result, op.inputs, op)
     with writer.names.scope():
         group = _group(writer, writer.loops_over(tuple(layout.register)), shared)
-        divisors = writer.names.fresh("divisors")
-        own, element = f"{divisors}[{group.each}]", f"{name}{subscripts(layout, group.loops)}"
-        made = _statements(writer, op, group, divisor, {}, own)
-        after = _statements(writer, op, group, op.yielded, {shared.result: own}, element)
-        after += [f"{writer.call('keep')}({element});"] if is_kept else []
-        lines = [f"float {divisors}[{group.size}];  // that share a reciprocal"]
-        lines += _block(group.within, made)
-        lines += [f"{writer.call('divide_together')}({float_literal(number)}, {divisors});"]
-        lines += _block(group.within, after)
-        writer.text.nest(group.around, lines)
+        element = f"{name}{subscripts(layout, group.loops)}"
+        kept = [f"{writer.call('keep')}({element});"] if is_kept else []
+        if tested is None:
+            lines = _clipped(writer, op, shared, group, element, kept)
+        else:
+            lines = _tested(writer, op, shared, group, element, kept, min(tested, group.size))
+        writer.text.nest(group.around, list(lines))
     return True
 
 
+def _clipped(
+    writer: KernelWriter, op: MapOp, shared: arith.DivfOp, group: _Group, element: str, kept: Sequence[str]
+) -> Iterator[str]:
+    """A group whose divisors share a reciprocal, clipped."""
+    number = constant_of(shared.lhs)
+    assert number is not None
+    assert isinstance(shared.rhs.owner, arith.MinimumfOp)
+    divisors = writer.names.fresh("divisors")
+    own = f"{divisors}[{group.each}]"
+    yield f"float {divisors}[{group.size}];  // that share a reciprocal"
+    yield from _block(group.within, _statements(writer, op, group, shared.rhs.owner.lhs, {}, own))
+    yield f"{writer.call('divide_together')}({float_literal(number)}, {divisors});"
+    after = _statements(writer, op, group, op.yielded, {shared.result: own}, element)
+    yield from _block(group.within, [*after, *kept])
+
+
+def _tested(
+    writer: KernelWriter,
+    op: MapOp,
+    shared: arith.DivfOp,
+    group: _Group,
+    element: str,
+    kept: Sequence[str],
+    count: int,
+) -> Iterator[str]:
+    """A group of which so many share a reciprocal each time, or where that is out of range none. Both ways lead to the
+    results, and those are kept: otherwise what is made of quotients would sink below all groups, with what it needs."""
+    number = constant_of(shared.lhs)
+    assert number is not None
+    divisors, results = writer.names.fresh("divisors"), writer.names.fresh("made")
+    holds, size = writer.names.fresh("holds"), group.size
+    divisor, result = f"{divisors}[{group.each}]", f"{results}[{group.each}]"
+    own = f"({float_literal(number)} * {writer.call('rcp_approx')}({divisor}))"
+    yield f"float {divisors}[{size}], {results}[{size}];  // {count} of which share a reciprocal"
+    yield from _block(group.within, _statements(writer, op, group, shared.rhs, {}, divisor))
+    divide = writer.call("divide_in_groups")
+    yield f"const bool {holds} = {divide}<{count}>({float_literal(number)}, {divisors}, {results});"
+    together = _statements(writer, op, group, op.yielded, {shared.result: result}, result)
+    yield from _block(group.within, [*together, f"{writer.call('keep')}({result});"])
+    yield f"if (!{holds}) {{"
+    after = _statements(writer, op, group, op.yielded, {shared.result: own}, result)
+    yield from (f"  {line}" for line in _block(group.within, after))
+    yield "}"
+    yield from _block(group.within, [group.places, f"{element} = {result};", *kept])
+
+
 def _group(writer: KernelWriter, loops: Sequence[Loop], shared: Operation) -> _Group:
-    """As many of the registers that lie next to each other along the axis as may share a reciprocal, if there are."""
-    sharing = sharing_of(shared)
-    assert sharing is not None
-    axis, left = sharing
+    """As many of the registers that lie next to each other along the axis as may share a reciprocal, if there are; or
+    as many as are tested together, the innermost first."""
+    axis, left = sharing_of(shared) or (None, TESTED)
     counts = dict.fromkeys(loops, 1)
-    for loop in sorted(loops, key=lambda loop: loop.mode.stride):
-        if loop.mode.axis == axis and not loop.is_given:
+    inner_first = reversed(loops) if axis is None else sorted(loops, key=lambda loop: loop.mode.stride)
+    for loop in inner_first:
+        if axis in (None, loop.mode.axis) and not loop.is_given:
             counts[loop] = gcd(loop.turns, left)
             left //= counts[loop]
     stepped = [loop for loop, count in counts.items() if 1 < count < loop.turns]

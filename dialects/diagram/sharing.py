@@ -4,18 +4,23 @@
 
 Of 4 neighbours along `x`, one reciprocal is taken, that of the product of their divisors, and the others follow by
 multiplications. It says how elements are computed, and not what: the value of each is what the operation says, but that
-a NaN among them may be one of them all."""
+a NaN among them may be one of them all.
+
+    %g = arith.divf %s, %d fastmath<arcp> {diagram.shared = 4 : i64} : f32
+
+Of any 4 that a thread has one reciprocal is taken, and it is tested: where the product of their divisors is NaN or too
+large, each has its own. So no element sees what another is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import IntegerAttr, f32
 from xdsl.ir import Block, Operation
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal
+from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import SizesAttr
 
 SHARED = "diagram.shared"
@@ -25,8 +30,13 @@ SCALES = {2: 2.0**-62, 4: 2.0**-30}
 product of all is a normal number. They are clipped at 1. Of more elements, what is left would be too little."""
 
 
+LEAST_TESTED = 2.0**-4
+"""A quarter of what is divided by, where products are tested, is at least that: then nothing on the way to a quotient
+is below the normal numbers."""
+
+
 def sharing_of(op: Operation) -> tuple[str, int] | None:
-    """Along which axis neighbours share a reciprocal, and how many; None where each has its own."""
+    """Along which axis neighbours share a reciprocal, and how many; None where each has its own, or any may share."""
     sizes = op.attributes.get(SHARED)
     if not isinstance(sizes, SizesAttr):
         return None
@@ -45,6 +55,17 @@ def share(op: Operation, axis: str, count: int) -> None:
     op.attributes[SHARED] = SizesAttr({axis: count})
 
 
+def tested_sharing_of(op: Operation) -> int | None:
+    """How many of a thread's elements share a reciprocal if the product of their divisors passes a test."""
+    count = op.attributes.get(SHARED)
+    return count.value.data if isinstance(count, IntegerAttr) else None
+
+
+def share_tested(op: Operation, count: int) -> None:
+    """Let so many elements of a thread share a reciprocal, where their divisors pass a test."""
+    op.attributes[SHARED] = IntegerAttr(count, 64)
+
+
 def sharing_in(block: Block) -> Operation | None:
     """The operation of a body whose elements share a reciprocal."""
     return next((op for op in block.ops if SHARED in op.attributes), None)
@@ -56,6 +77,9 @@ def check_sharing(block: Block, axes: Sequence[str]) -> None:
     if len(found) > 1:
         raise VerifyException(f"{len(found)} operations of a body have '{SHARED}': one may")
     for op in found:
+        if tested_sharing_of(op) is not None:
+            _check_tested(op)
+            continue
         sizes = op.attributes[SHARED]
         counts = sizes.as_dict() if isinstance(sizes, SizesAttr) else {}
         if len(counts) != 1 or not set(counts.values()) <= set(SCALES):
@@ -68,3 +92,15 @@ def check_sharing(block: Block, axes: Sequence[str]) -> None:
             raise VerifyException(
                 f"'{op.name}' has '{SHARED}': only a tanh with the flag afn or a quotient with arcp, in f32, may"
             )
+
+
+def _check_tested(op: Operation) -> None:
+    count = tested_sharing_of(op)
+    if count not in SCALES:
+        raise VerifyException(f"'{SHARED}' is a number of elements, {' or '.join(map(str, SCALES))}, not {count}")
+    is_function = is_approximate(op) and all(is_one_plus(use.operation) for use in op.results[0].uses)
+    if op.results[0].type != f32 or not (is_by_reciprocal(op) or is_function):
+        raise VerifyException(
+            f"'{op.name}' has '{SHARED}' = {count}: only a quotient with the flag arcp or the tanh of 1 + tanh with "
+            "afn, in f32, may"
+        )

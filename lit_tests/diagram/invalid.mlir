@@ -802,3 +802,25 @@ func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #di
   }
   func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
 }
+
+// -----
+
+// CHECK: 'diagram.shared' is a number of elements, 2 or 4, not 3
+func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %t = arith.divf %s, %s fastmath<arcp> {diagram.shared = 3 : i64} : f32
+    diagram.yield %t : f32
+  }
+  func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
+}
+
+// -----
+
+// CHECK: 'math.tanh' has 'diagram.shared' = 4: only a quotient with the flag arcp or the tanh of 1 + tanh with afn, in f32, may
+func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+  %T = diagram.map (%s = %S : tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #diagram.array<[q, x]>> {
+    %t = math.tanh %s fastmath<afn> {diagram.shared = 4 : i64} : f32
+    diagram.yield %t : f32
+  }
+  func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
+}

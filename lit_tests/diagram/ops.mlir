@@ -16,12 +16,13 @@
 !near = tensor<4xf32, #diagram.array<[i], level = register>>
 !laid = tensor<4xf32, #diagram.array<[i], level = shared, layout = "rows">>
 
-// Neighbours that share a reciprocal.
+// Neighbours that share a reciprocal, and any elements of a thread whose divisors pass a test.
 
 // CHECK-LABEL: func.func @shared
 // CHECK: math.tanh %s fastmath<afn> {diagram.shared = #diagram.sizes<k = 4>} : f32
 // CHECK: arith.divf %one, %s fastmath<arcp> {diagram.shared = #diagram.sizes<i = 2>} : f32
-func.func @shared(%F: !F) -> (!F, !F) {
+// CHECK: arith.divf %s, %s fastmath<arcp> {diagram.shared = 4 : i64} : f32
+func.func @shared(%F: !F) -> (!F, !F, !F) {
   %T = diagram.map (%s = %F : !F) -> !F {
     %t = math.tanh %s fastmath<afn> {diagram.shared = #diagram.sizes<k = 4>} : f32
     diagram.yield %t : f32
@@ -31,7 +32,11 @@ func.func @shared(%F: !F) -> (!F, !F) {
     %r = arith.divf %one, %s fastmath<arcp> {diagram.shared = #diagram.sizes<i = 2>} : f32
     diagram.yield %r : f32
   }
-  func.return %T, %R : !F, !F
+  %Q = diagram.map (%s = %F : !F) -> !F {
+    %q = arith.divf %s, %s fastmath<arcp> {diagram.shared = 4 : i64} : f32
+    diagram.yield %q : f32
+  }
+  func.return %T, %R, %Q : !F, !F, !F
 }
 
 // Products, plainly, into an array, and as tf32.

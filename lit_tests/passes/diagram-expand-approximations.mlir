@@ -134,3 +134,46 @@ func.func @constants(%S: !S) -> !S {
   }
   func.return %G : !S
 }
+
+// Elements that share a reciprocal where their divisors pass a test: the quotient of a quarter of 1 is theirs, and what
+// is divided multiplies it; a constant goes into it.
+// CHECK-LABEL: func.func @tested
+// CHECK:       %[[M:.*]] = arith.mulf %e, %{{.*}} : f32
+// CHECK-NEXT:  %[[C:.*]] = arith.constant 2.500000e-01 : f32
+// CHECK-NEXT:  %[[D:.*]] = arith.addf %[[M]], %[[C]] : f32
+// CHECK-NEXT:  %[[Q:.*]] = arith.divf %{{.*}}, %[[D]] fastmath<arcp> {diagram.shared = 4 : i64} : f32
+// CHECK-NEXT:  %g = arith.mulf %s, %[[Q]] : f32
+// CHECK:       %[[T:.*]] = arith.constant 7.500000e-01 : f32
+// CHECK:       %h = arith.divf %[[T]], %{{.*}} fastmath<arcp> {diagram.shared = 2 : i64} : f32
+// CHECK:       %[[E:.*]] = math.exp %{{.*}} : f32
+// CHECK-NEXT:  %[[H:.*]] = arith.constant 5.000000e-01 : f32
+// CHECK-NEXT:  %[[A:.*]] = arith.constant 2.500000e-01 : f32
+// CHECK-NEXT:  %[[M2:.*]] = arith.mulf %[[E]], %[[A]] : f32
+// CHECK-NEXT:  %[[B:.*]] = arith.constant 2.500000e-01 : f32
+// CHECK-NEXT:  %[[D2:.*]] = arith.addf %[[M2]], %[[B]] : f32
+// CHECK-NEXT:  %[[R:.*]] = arith.divf %[[H]], %[[D2]] fastmath<arcp> {diagram.shared = 4 : i64} : f32
+// CHECK-NEXT:  arith.mulf %[[R]], %s : f32
+func.func @tested(%S: !S) -> (!S, !S, !S) {
+  %G = diagram.map (%s = %S : !S) -> !S {
+    %one = arith.constant 1.0 : f32
+    %e = math.exp %s : f32
+    %divisor = arith.addf %one, %e : f32
+    %g = arith.divf %s, %divisor fastmath<arcp> {diagram.shared = 4 : i64} : f32
+    diagram.yield %g : f32
+  }
+  %H = diagram.map (%s = %S : !S) -> !S {
+    %three = arith.constant 3.0 : f32
+    %e = math.exp %s : f32
+    %divisor = arith.addf %e, %three : f32
+    %h = arith.divf %three, %divisor fastmath<arcp> {diagram.shared = 2 : i64} : f32
+    diagram.yield %h : f32
+  }
+  %I = diagram.map (%s = %S : !S) -> !S {
+    %one = arith.constant 1.0 : f32
+    %t = math.tanh %s fastmath<afn> {diagram.shared = 4 : i64} : f32
+    %u = arith.addf %t, %one : f32
+    %i = arith.mulf %u, %s : f32
+    diagram.yield %i : f32
+  }
+  func.return %G, %H, %I : !S, !S, !S
+}

@@ -126,3 +126,66 @@ func.func @largest(%Q: !Q, %K: !K) -> !l {
   }
   func.return %l : !l
 }
+
+// A gate behind the stream of a product: any elements of a thread share, where their divisors pass a test. What the
+// kernel divides by then is a quarter, and no piece is left out.
+
+// CHECK-LABEL: func.func @gate(
+// CHECK-SAME:  #hierarchy.step<"hierarchy-share-reciprocals", "%g of @gate", "1 / a = b / (a b), tested: each has its own where a product is NaN or too large", "10 clocks of a warp an element where 4 share one, 16 where each has its own">
+// CHECK:       %y = arith.divf %s, %d fastmath<arcp> {diagram.shared = 4 : i64} : f32
+
+// TWO-LABEL: func.func @gate(
+// TWO:       %y = arith.divf %s, %d fastmath<arcp> {diagram.shared = 2 : i64} : f32
+
+// EXPANDED-LABEL: func.func @gate(
+// EXPANDED:      %[[Q:.*]] = arith.divf %{{.*}}, %{{.*}} fastmath<arcp> {diagram.shared = 4 : i64} : f32
+// EXPANDED-NEXT: %y = arith.mulf %s, %[[Q]] : f32
+
+// CUDA-LABEL: cuda.kernel @gate_kernel
+// CUDA:       scf.for
+// CUDA:       arith.divf %{{.*}}, %{{.*}} fastmath<arcp> {diagram.shared = 4 : i64} : f32
+
+!S = tensor<4096x4100xf32, #diagram.array<[q, x], level = register>>
+!G = tensor<4096x4100xf16, #diagram.array<[q, x]>>
+!Gr = tensor<4096x4100xf16, #diagram.array<[q, x], level = register>>
+
+func.func @gate(%Q: !Q, %K: !K) -> !G {
+  %G = hierarchy.kernel @gate (%q = %Q : !Q as !Qd, %k = %K : !K as !Kd) -> (!G)
+      schedule #hierarchy.schedule<group = [q = ?, x = ?], stream = [d = ?]> {
+    %S = diagram.contract %q, %k over [d] accumulate f32 : !Qd, !Kd -> !S
+    %g = diagram.map (%s = %S : !S) -> !S {
+      %one = arith.constant 1.0 : f32
+      %n = arith.negf %s : f32
+      %e = math.exp %n : f32
+      %d = arith.addf %one, %e : f32
+      %y = arith.divf %s, %d fastmath<arcp> : f32
+      diagram.yield %y : f32
+    }
+    %g16 = diagram.cast %g : !S -> !Gr
+    hierarchy.yield %g16 : !Gr
+  }
+  func.return %G : !G
+}
+
+// Of a result in f32 the error would show.
+
+// CHECK-LABEL: func.func @wide(
+// CHECK-NOT:   diagram.shared
+
+!W = tensor<4096x4100xf32, #diagram.array<[q, x]>>
+
+func.func @wide(%Q: !Q, %K: !K) -> !W {
+  %G = hierarchy.kernel @wide (%q = %Q : !Q as !Qd, %k = %K : !K as !Kd) -> (!W)
+      schedule #hierarchy.schedule<group = [q = ?, x = ?], stream = [d = ?]> {
+    %S = diagram.contract %q, %k over [d] accumulate f32 : !Qd, !Kd -> !S
+    %g = diagram.map (%s = %S : !S) -> !S {
+      %one = arith.constant 1.0 : f32
+      %e = math.exp %s : f32
+      %d = arith.addf %one, %e : f32
+      %y = arith.divf %s, %d fastmath<arcp> : f32
+      diagram.yield %y : f32
+    }
+    hierarchy.yield %g : !S
+  }
+  func.return %G : !W
+}

@@ -20,7 +20,8 @@ What the units are, and why they are not smaller:
   product does not. What a partial product loses below the smallest number, the elements that follow may enlarge.
 - An infinite element of a contraction times what may be zero, or of either sign: no bound. Nor if an absent element
   meets one that is infinite or NaN: that product does not count, but a kernel may take a zero for the absent one.
-- Division, square root and reciprocal square root: 2^-22, for the approximate instructions.
+- Square root and reciprocal square root: 2^-22, for the approximate instructions. Division: 7 2^-24, which is 1 ulp of
+  a reciprocal and five roundings, where four elements share it.
 - A sum or difference of two: a rounding of each term besides that of the result, if it was rounded already, because
   a factor may be moved over it: exp(a - b) becomes exp2(c a - c b) where a is a sum of products.
 - exp: 2^-21 for ex2.approx, plus 2^-22 |v| because the argument is multiplied by log2 e first. log the

@@ -7,7 +7,7 @@ from xdsl.ir import Operation
 
 from treadle.runtime.interpreter.bounds import spreads
 from treadle.runtime.interpreter.bounds.spreads import Spread
-from treadle.runtime.interpreter.bounds.units import APPROXIMATE, EXPONENTIAL, FUNCTION
+from treadle.runtime.interpreter.bounds.units import APPROXIMATE, EXPONENTIAL, FUNCTION, QUOTIENT
 from treadle.runtime.interpreter.scalars import UNARY
 
 _MONOTONE = (
@@ -104,7 +104,7 @@ _ARITHMETIC = frozenset(
 
 RELATIVE: dict[type[Operation], float] = {
     **{kind: FUNCTION for kind in UNARY if kind.name.startswith("math.") and kind not in EXACT | _ARITHMETIC},
-    arith.DivfOp: APPROXIMATE,
+    arith.DivfOp: QUOTIENT,
     **dict.fromkeys((math.PowFOp, math.FPowIOp, math.Atan2Op), FUNCTION),
     math.SqrtOp: APPROXIMATE,
     math.RsqrtOp: APPROXIMATE,

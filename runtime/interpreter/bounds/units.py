@@ -28,5 +28,7 @@ TF32 = 2.0**-11
 TENSOR_CORE_F32 = 2.0**-23
 TENSOR_CORE_F16 = 2.0**-9
 APPROXIMATE = 2.0**-22
+QUOTIENT = 7 * 2.0**-24
+"""1 ulp of a reciprocal, and five roundings where four elements share it."""
 EXPONENTIAL = 2.0**-21
 FUNCTION = 2.0**-20
