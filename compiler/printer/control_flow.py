@@ -71,7 +71,8 @@ def _print_in_pairs(writer: KernelWriter, op: scf.ForOp, places: Sequence[int]) 
     with writer.text.block(f"if ({index} < {high})"):
         writer.text.line(f"{step}({index}{one});")
         for array, other in zip(arrays, others, strict=True):
-            writer.text.line(f"{writer.call('copy_apart')}({array}, {other}, uint32_t({index}) >> 31);")
+            zero = f"{writer.call('kept')}(uint32_t({index})) >> 31"  # which neither nvcc nor ptxas know to be 0
+            writer.text.line(f"{writer.call('copy_apart')}({array}, {other}, {zero});")
 
 
 def _arguments(before: Sequence[str], made: Sequence[str]) -> str:
