@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cases", metavar="PATTERN", default="", help="of speed: only cases whose names hold this regular expression"
     )
+    parser.add_argument(
+        "--few", action="store_true", help="those beside whom compiling takes minutes for a few cases of each kind only"
+    )
     parser.add_argument("--minutes", type=float, default=checks.FOREVER, help="begin nothing after so many")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a test (default 120)")
     parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1), help="tests that run at a time")
@@ -200,18 +203,19 @@ class Run:
             every = preparing.programs_of(("speed",), self.machines, self.parsed.quick)
             preparing.prepare(self.capability, os.cpu_count() or 1, every)
         listed: list[Case] = [each for each in cases(self.parsed.quick) if re.search(self.parsed.cases, str(each))]
+        few = {str(each) for each in cases(quick=True)}
+        with_all = [each for each in listed if not self.parsed.quick and (not self.parsed.few or str(each) in few)]
         with caches() as folder, closing(Ahead(listed, self.machines[0])) as ahead, Conditions() as conditions:
-            if not self.parsed.quick:
-                begin = monotonic()
-                warm(listed, Path(__file__).resolve(), folder, self.until)
-                print(f"compiled for those who take a minute: {monotonic() - begin:.0f} s", flush=True)
+            begin = monotonic()
+            warm(with_all, Path(__file__).resolve(), folder, self.until)
+            print(f"compiled for those who take a minute: {monotonic() - begin:.0f} s", flush=True)
             kept = Kept(self.data, self.keep, conditions)
             with closing(Watch(self._child, self.until, kept.found, kept.end)) as watch:
                 for case in listed:
                     if monotonic() >= self.until:
                         self.data["speed, not begun"] = [str(each) for each in listed if str(each) not in kept.cases]
                         break
-                    watch.measure(case, SLOW if self.parsed.quick else (), ahead[case])
+                    watch.measure(case, () if case in with_all else SLOW, ahead[case])
             kept.keep()
         self.ran += kept.ended
         print(kept, flush=True)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 Call = Callable[[], Any]
 """One use of a kernel: starts it, and does not wait."""
 
-ROUNDS, SAMPLE_SECONDS = 15, 0.02
+ROUNDS, SAMPLE_SECONDS = 12, 0.02
 
 
 class Timer(Protocol):
