@@ -123,6 +123,23 @@ def test_results_are_right(d: int, view: str) -> None:
         assert verdict.ok, verdict
 
 
+ODD_VIEWS: dict[str, View] = {
+    "rows backwards": lambda a: np.ascontiguousarray(a[::-1])[::-1],
+    "columns backwards": lambda a: np.ascontiguousarray(a[:, ::-1])[:, ::-1],
+    "one row again and again": lambda a: np.broadcast_to(a[:1], a.shape),
+    "rows that overlap": lambda a: np.lib.stride_tricks.as_strided(a, a.shape, (3 * a.itemsize, a.itemsize)),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("view", ODD_VIEWS)
+def test_lines_that_are_not_dealt_by_sectors(view: str) -> None:
+    road = compiled(programs.matmul({"m": 4096, "n": 4096, "k": 4096}), machine="h100")
+    sizes = {"m": 130, "n": 257, "k": 200}
+    for verdict in road.verdicts([ODD_VIEWS[view](each) for each in road.inputs(sizes)], sizes):
+        assert verdict.ok, verdict
+
+
 def test_which_copies_are_dealt_so() -> None:
     """All by lanes of a kernel with roles for arrays without tensor maps; those whose rows data choose are not."""
     for name, all_are in (("attention_causal", True), ("attention_paged", False)):
