@@ -210,6 +210,15 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
         "reinterpret_cast<Vec<float, 2>*>(f2)[t] = load_cluster(reinterpret_cast<const Vec<float, 2>*>(s) + t, 1);"
     ),
     "in_boxes_down": "f2[t] = s[in_boxes_down<64, 80, 2, 16>(t / 8, t % 8 * 8, 32, 64)];",
+    "copy_to_boxes": (
+        "copy_to_boxes<8, 64, 80, 128, 128>(s, h, {0, 77}, {0, 120}, 120, t);"
+        "copy_to_boxes<2, 64, 80, 64, 128>(s, h, {t, 77}, {0, 64}, 640, t);"
+    ),
+    "store_to_boxes": (
+        "store_to_boxes<1, 64, 80, 64, 128, 16>(s, h, {0, 77}, {0, 64}, t, 1, t);"
+        "const auto* e = reinterpret_cast<const __nv_fp8_e4m3*>(h);"
+        "store_to_boxes<1, 32, 16, 96, 32, 8>(reinterpret_cast<__nv_fp8_e4m3*>(s), e, {0, 16}, {t, 90}, 1, 100, t);"
+    ),
     "unroll_by": "unroll_by(sizeof(float)) for (int i = 0; i < 8; ++i) f2[t + i] = f[t];",
     "in_boxes": "f2[t] = s[in_boxes<64, 8, 2>(t / 64, t % 64)] + s[in_boxes<16, 4, 2>(t, 8)];",
     "tensor_store": (

@@ -8,6 +8,7 @@ from math import gcd, prod
 from xdsl.ir import Attribute
 
 from treadle.compiler.layouts.accesses import Access, fragment_access
+from treadle.compiler.layouts.box_order import box_order, is_ordered
 from treadle.compiler.layouts.copies import copy_access, line_span
 from treadle.compiler.layouts.digits import cut
 from treadle.compiler.layouts.fragments import fragment
@@ -129,6 +130,10 @@ def traffic_of(
         if not all(inside.values()):
             return traffic_of_requests((), bytes)
         requests = sector_requests(counts, steps, base // bytes, width, bytes)
+        return traffic_of_requests((tuple(at * bytes for at in request) for request in requests), width * bytes, base)
+    if is_ordered(op):
+        width = width_at(op, aligned)
+        requests = box_order(op.piece_type, inside, steps, base // bytes, width).requests()
         return traffic_of_requests((tuple(at * bytes for at in request) for request in requests), width * bytes, base)
     return traffic(access_of(op, threads, aligned), steps, bytes, base, inside)
 

@@ -44,6 +44,7 @@ _FILES = (
     "mbarrier.cuh",
     "roles.cuh",
     "tensor_copy.cuh",
+    "boxes.cuh",
     "clusters.cuh",
     "wgmma.cuh",
 )
@@ -63,6 +64,11 @@ _HELPERS = frozenset(
         "as_register",
         "as_tf32",
         "tensor_map",
+        "Part",
+        "box_order",
+        "in_box_rows",
+        "copy_async_by",
+        "store_lines_to_boxes",
         "same_type",
         "ExactSum",
     }

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from treadle.compiler.layouts.box_order import is_ordered
 from treadle.compiler.printer.addresses import AddressPrinter
 from treadle.compiler.printer.indices import strided
 from treadle.compiler.printer.lane_walk import Walk, along_row, valid_at
+from treadle.compiler.printer.ordered_copies import OrderedCopyPrinter
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.scattered import Scattered, axes_asked
 from treadle.compiler.printer.stored_copies import StoredCopyPrinter
@@ -34,6 +36,8 @@ class BoxedCopyPrinter:
 
     def copy(self, op: cuda.CopyOp, fixed: Callable[[cuda.CopyOp], dict[Entry, str]]) -> None:
         """`fixed` loads entries that all rows have together."""
+        if is_ordered(op):
+            return OrderedCopyPrinter(self.kernel, self.addresses).copy(op)
         walk = self._walk(op)
         if op.place is None:
             return self._in_order(op, walk)

@@ -28,7 +28,7 @@ class StoredCopyPrinter:
 
     def copy(self, op: cuda.CopyOp, walk: Walk, pointer: str) -> None:
         """The rows of a tile whose first a lane finds at a pointer."""
-        text, loads = self.kernel.text, self._loads()
+        text, loads = self.kernel.text, loads_at_once(self.kernel)
         came, each, period, far = (self.kernel.names.fresh(name) for name in ("came", "each", "period", "from"))
         text.line(f"constexpr int {period} = {walk.step} < {SWIZZLED_ROWS} ? {SWIZZLED_ROWS} / {walk.step} : 1;")
         every = f"UNROLL for (int {each} = 0; {each} < {loads}; ++{each})"
@@ -66,11 +66,11 @@ class StoredCopyPrinter:
         place = f"{self.kernel.call('in_boxes_down')}<{shape}>({row}, {walk.place}, {down}, {walk.behind or '0'})"
         return f"{self.kernel.values[op.tile]}[{place}]"
 
-    def _loads(self) -> int:
-        """What a lane has registers for."""
-        roles = self.kernel.roles
-        granted = roles.registers[0] if roles is not None and any(roles.registers) else MOST_LOADS + BESIDE_LOADS
-        return min(MOST_LOADS, max(FEWEST_LOADS, granted - BESIDE_LOADS))
+
+def loads_at_once(kernel: KernelWriter) -> int:
+    """What a lane of the producer has registers for."""
+    granted = kernel.roles.registers[0] if kernel.roles is not None and any(kernel.roles.registers) else None
+    return MOST_LOADS if granted is None else min(MOST_LOADS, max(FEWEST_LOADS, granted - BESIDE_LOADS))
 
 
 def _row(walk: Walk, each: str) -> str:

@@ -1,0 +1,55 @@
+"""Print copies by lanes of tiles in boxes whose rows are in order: dealt by whole sectors
+(`compiler/layouts/box_order.py`), which primitives do."""
+
+from __future__ import annotations
+
+from treadle.compiler.layouts.box_order import row_and_column
+from treadle.compiler.printer.addresses import AddressPrinter
+from treadle.compiler.printer.indices import add
+from treadle.compiler.printer.scalars import c_type, term
+from treadle.compiler.printer.stored_copies import loads_at_once
+from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects import cuda
+from treadle.dialects.cuda.tiles import WORD, boxes_of
+from treadle.dialects.diagram.array import axes_of, sizes_of
+
+
+class OrderedCopyPrinter:
+    """Prints them in one kernel. `width` is in scope."""
+
+    def __init__(self, kernel: KernelWriter, addresses: AddressPrinter):
+        self.kernel = kernel
+        self.addresses = addresses
+
+    def copy(self, op: cuda.CopyOp) -> None:
+        kernel, text, call = self.kernel, self.kernel.text, self.kernel.call
+        boxes, (row, column) = boxes_of(op.tile.type), row_and_column(op.tile.type)
+        there = kernel.names.fresh("there")
+        text.line(f"const {c_type(op.buffer.type)}* const {there} = {self.addresses.where(op, {})};")
+        rows, columns = self._part(op, row, column), self._part(op, column)
+        shape = f"width, {boxes.span.data}, {boxes.rows}, {boxes.span.data * boxes.count}, {kernel.threads}"
+        given = f"{kernel.values[op.tile]}, {there}, {rows}, {columns}"
+        strides = kernel.strides[op.buffer]
+        copied = f"{call('copy_to_boxes')}<{shape}>({given}, {strides[row]}, thread);"
+        if all(each >= WORD for each in cuda.alignments(kernel.kernel)):
+            return text.line(copied)
+        stored = f"{call('store_to_boxes')}<{shape}, {loads_at_once(kernel)}>"
+        text.line(f"if constexpr (ALIGNED >= {WORD}) {copied}")
+        text.line(f"else {stored}({given}, {strides[row]}, {strides[column]}, thread);")
+
+    def _part(self, op: cuda.CopyOp, axis: str, but: str = "") -> str:
+        """`{0, at_most(176, x - x0)}`: what the array has of a tile along an axis. Along its rows it has none where it
+        ends, along an axis of which the tile has one position, before that; `but` names the columns."""
+        kernel, size = self.kernel, str(sizes_of(op.tile.type)[axis])
+        offset = kernel.values[self.addresses.offset(op, axis)]
+        begins = dict(zip(op.begun_axes, op.begins, strict=True))
+        limits = dict(zip(op.bound_axes, op.limits, strict=True))
+        begin, end = "0", size
+        if axis in begins:
+            begin = f"{kernel.call('at_most')}({size}, {add([term(kernel.values[begins[axis]])])} - {offset})"
+        if axis in limits:
+            end = f"{kernel.call('at_most')}({size}, {term(kernel.values[limits[axis]])} - {offset})"
+        others = {*axes_of(op.tile.type)} - {axis, but} if but else set[str]()
+        if tests := self.addresses.tests(op, {}, others):
+            end = f"{' && '.join(tests)} ? {end} : 0"
+        return f"{{{begin}, {end}}}"
