@@ -10,7 +10,7 @@ from treadle.compiler.printer.scalars import c_type, term
 from treadle.compiler.printer.stored_copies import loads_at_once
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.tiles import WORD, boxes_of
+from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
 
@@ -30,12 +30,20 @@ class OrderedCopyPrinter:
         shape = f"width, {boxes.span.data}, {boxes.rows}, {boxes.span.data * boxes.count}, {kernel.threads}"
         given = f"{kernel.values[op.tile]}, {there}, {rows}, {columns}"
         strides = kernel.strides[op.buffer]
-        copied = f"{call('copy_to_boxes')}<{shape}>({given}, {strides[row]}, thread);"
+
+        def copied() -> str:
+            return f"{call('copy_to_boxes')}<{shape}>({given}, {strides[row]}, thread);"
+
+        def stored() -> str:
+            loads = loads_at_once(kernel)
+            return f"{call('store_to_boxes')}<{shape}, {loads}>({given}, {strides[row]}, {strides[column]}, thread);"
+
+        if max(op.width_list) * format_bytes(op.tile.type) < WORD:  # of a vector some elements may be absent
+            return text.line(stored())
         if all(each >= WORD for each in cuda.alignments(kernel.kernel)):
-            return text.line(copied)
-        stored = f"{call('store_to_boxes')}<{shape}, {loads_at_once(kernel)}>"
-        text.line(f"if constexpr (ALIGNED >= {WORD}) {copied}")
-        text.line(f"else {stored}({given}, {strides[row]}, {strides[column]}, thread);")
+            return text.line(copied())
+        text.line(f"if constexpr (ALIGNED >= {WORD}) {copied()}")
+        text.line(f"else {stored()}")
 
     def _part(self, op: cuda.CopyOp, axis: str, but: str = "") -> str:
         """`{0, at_most(176, x - x0)}`: what the array has of a tile along an axis. Along its rows it has none where it
