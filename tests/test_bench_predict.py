@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from treadle.compiler.bench.rates import (
 from treadle.compiler.cli.bench import machine_called, written_text
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
+from treadle.compiler.explain.costs import KernelCost
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.main import main
 from treadle.compiler.sass import blocks_of, disassemble, find_disassembler, find_loops
@@ -155,6 +157,11 @@ def test_kernels_are_predicted_as_they_were_made():
     assert (small.blocks, same.blocks) == (512, 512)
     assert (small.in_turns, same.in_turns) == (False, True)
     assert explain(made_for[2048], H100, large).kernels[0].in_turns
+
+
+def is_as_measured(kernel: KernelCost, measured: Mapping[str, Any]) -> bool:
+    stream = {axis: size for each in kernel.stream for axis, size in each.items()}
+    return measured["group"] == kernel.group and measured["stream"] == stream
 
 
 def test_predictions_of_the_rows_on_record():
