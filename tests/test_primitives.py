@@ -47,6 +47,7 @@ USES = {
     ),
     "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
     "shuffle": "f2[t] = shuffle(f[t], t / 4 % 32) + float(shuffle(h[t], 7));",
+    "any_lane": "f2[t] = any_lane(f[t] > 1.0f) ? 1.0f : 0.0f;",
     "append_kept": (
         "int* list = reinterpret_cast<int*>(s);"
         "f2[t] = append_kept<1>(list + 32, list, t % 3 == 0, int(t), append_kept<1>(list + 32, list + 1, true, 2, 0));"
@@ -419,6 +420,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]
         ("barrier_block", "BAR.SYNC.DEFER_BLOCKING"),
         ("shuffle_xor", "SHFL.BFLY"),
         ("shuffle", "SHFL.IDX"),
+        ("any_lane", "VOTE.ANY"),
         ("load_matrix_x4", "LDSM.16.M88.4"),
         ("load_matrix_x2", "LDSM.16.M88.2"),
         ("load_matrix_x1", "LDSM.16.M88"),
