@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx_bodies import run
 
@@ -82,6 +82,7 @@ PLACES = st.integers(0, WARPS * LANES * EACH - 1)
 
 
 @needs_compiler
+@settings(deadline=None)
 @given(st.lists(st.tuples(PLACES, NUMBERS), max_size=5))
 def test_any_elements(found: list[tuple[int, float]]) -> None:
     values = np.zeros(WARPS * LANES * EACH, np.float32)
