@@ -42,7 +42,10 @@ class CudaSpeculatePass(ModulePass):
     scores are added up, `exp2(slope s - offset)` with the slope times the kept maximum for an offset, which nothing
     but powers is told from; and if all that is told from the maximum is told from what the stream keeps of it. It
     is done if a warp finds its maximum by itself, if products of warpgroups run meanwhile, and if registers hold a
-    turn's scores beside its powers. What the maximum moved by, `exp2(c (before - now))`, is one if it stays.
+    turn's scores beside its powers; in a loop of which a condition cuts every turn, if there is none of whole
+    turns. What the maximum moved by, `exp2(c (before - now))`, is one if it stays.
+
+    States that are made of powers have two arrays (`side_by_side`): products still read that of the turn before.
 
     Before:
     ```

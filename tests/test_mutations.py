@@ -114,7 +114,7 @@ ELSEWHERE = {
     "cuda_overlap_pieces": "grids/early",
     "cuda_persist": "grids/persistent",
     "cuda_ping_pong": "warps/ping_pong",
-    "cuda_speculate": "loops/speculation",
+    "cuda_speculate": "speculation/rewrite",
     "hierarchy_rescale_lazily": "streams/lagging",
     "hierarchy_share_reciprocals": "printer/sharing",
     "hierarchy_split_streams": "streams/splits",

@@ -270,6 +270,26 @@ def test_more_keys_at_the_edge_than_a_sum_may_have() -> None:
     check(inputs)
 
 
+@pytest.mark.parametrize("keys", [*range(PIECE, KEYS, PIECE), 2 * PIECE + 1, 3 * PIECE + 50, 7, KEYS])
+def test_any_number_of_turns(keys: int) -> None:
+    """They come in pairs: of an odd number, one is left over."""
+    q, k, v = stepping(steps(1.01 * SLACK))
+    check((q, k[:keys].copy(), v[:keys].copy()))
+
+
+def test_turns_are_printed_in_pairs() -> None:
+    """Powers in f16 lie in two arrays, which turns take in turn: nothing of them is moved but behind an odd number."""
+    text = road().text
+    assert (
+        len(re.findall(r"const auto step\w* = \[&\]\(const int64_t turn\w*, auto& P16\w*, auto& P16\w*_made\)", text))
+        == 2
+    )
+    assert (
+        len(re.findall(r"step\w*\(turn\w*, (P16\w*), (P16\w*_other)\);\n *step\w*\(turn\w* \+ 1, \2, \1\);", text)) == 2
+    )
+    assert len(re.findall(r" copy_apart\((P16\w*), (P16\w*_other), uint32_t\(turn\w*\) >> 31\);", text)) == 2
+
+
 # -- conditions ---------------------------------------------------------------------------------------
 
 MASKS = {
