@@ -446,8 +446,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "pairs: what the last turn makes stays where it is": (
         "compiler/printer/control_flow",
-        "({array}, {other}, uint32_t({index}) >> 31);",
-        "({array}, {array}, uint32_t({index}) >> 31);",
+        "({array}, {other}, {zero});",
+        "({array}, {array}, {zero});",
     ),
     "votes: no number is none above": ("compiler/printer/votes", "!({each} <= {limit})", "({each} > {limit})"),
     "votes: each lane by itself": ("compiler/printer/votes", "{writer.call('any_lane')}({asked})", "({asked})"),

@@ -287,7 +287,7 @@ def test_turns_are_printed_in_pairs() -> None:
     assert (
         len(re.findall(r"step\w*\(turn\w*, (P16\w*), (P16\w*_other)\);\n *step\w*\(turn\w* \+ 1, \2, \1\);", text)) == 2
     )
-    assert len(re.findall(r" copy_apart\((P16\w*), (P16\w*_other), uint32_t\(turn\w*\) >> 31\);", text)) == 2
+    assert len(re.findall(r" copy_apart\((P16\w*), (P16\w*_other), kept\(uint32_t\(turn\w*\)\) >> 31\);", text)) == 2
 
 
 # -- conditions ---------------------------------------------------------------------------------------
