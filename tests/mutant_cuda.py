@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mutated import ROOT, mutate
 from mutations_cuda import MUTATIONS
@@ -36,6 +37,9 @@ class Program:
     """Inputs that are NaN from a position on along their last axis."""
     lengths: Mapping[int, float] = field(default_factory=dict)
     """Inputs of which every element is that number."""
+    levels: Sequence[float] = ()
+    """Of scores, one for each 64 keys: the first element of a key is its level, and that of a query how much of it
+    counts."""
 
     def text(self) -> str:
         text = (ROOT / self.path).read_text(encoding="utf-8")
@@ -57,6 +61,12 @@ TURNS: Mapping[str, Mapping[str, Sequence[bool]]] = {"cuda-ping-pong": {"turns":
 PADDED: Mapping[str, Mapping[int, int]] = {"past": {2: 203}, "lengths": {3: 203}}
 
 STARTED: Mapping[str, Mapping[int, int]] = {"before": {2: 70}, "past": {2: 203}, "lengths": {3: 70, 4: 203}}
+
+SIXTY_FOUR: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "hierarchy-choose-sizes": {"group": ("b=1,h=1,q=128",), "stream": ("x=64",)}
+}
+CLIMBING = (0, 0, 400, 0, 520, 640, 760, 300, 880, 0)
+"""By up to 72 doublings of powers at once: more than f16 has, for the rows that go all the way."""
 
 PROGRAMS = (
     Program("examples/matmul.mlir", "h100", [{"m": 300, "n": 264, "k": 328}], {"m": 4096, "n": 4096, "k": 4096}),
@@ -81,6 +91,8 @@ PROGRAMS = (
     Program("examples/attention_sigmoid.mlir", "a100", [SHORT]),
     Program("tests/programs/tiny_divisors.mlir", "a100", [{"q": 3, "x": 37}], lengths={0: 2e-38}),
     Program("examples/swiglu.mlir", "h100", [{"t": 100, "i": 72, "j": 136}]),
+    Program("examples/attention.mlir", "h100", [SHORT | {"x": 640}], None, SIXTY_FOUR, levels=CLIMBING),
+    Program("examples/attention_window.mlir", "h100", [SHORT | {"q": 400, "x": 400}], None, SIXTY_FOUR),
 )
 FIRST = {
     "_load_ahead": 6,
@@ -109,6 +121,13 @@ FIRST = {
     "passes/grids/cluster_laws": 1,
     "passes/grids/early": 2,
     "passes/grids/renumber": 1,
+    "compiler/printer/control_flow": 20,
+    "passes/speculation/law": 20,
+    "passes/speculation/rewrite": 20,
+    "speculation: what may not lag hides its powers": 21,
+    "speculation: begins with another state": 21,
+    "compiler/printer/votes": 21,
+    "votes: all rows of a lane": 20,
 }
 """The number of the program that meets the mistakes of a file, or one of them, which runs before all others."""
 
@@ -149,12 +168,22 @@ def wrong(program: Program) -> Iterator[str]:
             inputs[number][..., length:] = float("nan")
         for number, length in program.lengths.items():
             inputs[number][...] = length
+        if program.levels:
+            climb(*inputs[:2], program.levels)
         try:
             outputs = execute(module, inputs, backend)
         except EmulationError as error:
             yield str(error)
             return
         yield from (str(each) for each in verify(algorithm, inputs, outputs, "emulator", sizes=sizes) if not each.ok)
+
+
+def climb(queries: Any, keys: Any, levels: Sequence[float]) -> None:
+    """A fifth of the rows go all the way, the others a fourth of it."""
+    for row in range(queries.shape[-2]):
+        queries[..., row, 0] = 0.25 if row % 5 else 1.0
+    for key in range(keys.shape[-2]):
+        keys[..., key, 0] = levels[key // 64 % len(levels)]
 
 
 def few_processors(module: object) -> None:

@@ -399,6 +399,59 @@ MUTATIONS: dict[str, Mutation] = {
         'self._meet("_arrive", self.next)',
         'self._meet("_arrive", self.mine)',
     ),
+    # Powers from the maximum so far.
+    "speculation: the limit is too large": ("passes/speculation/law", "2.0 ** round(slack * slope)", "2.0**100"),
+    "speculation: what may not lag hides its powers": ("passes/speculation/rewrite", "number(-inf)", "number(inf)"),
+    "speculation: a sum forgets what it begins with": (
+        "passes/speculation/rewrite",
+        "total(Leaf(op.init), Leaf(made[value]))",
+        "Leaf(made[value])",
+    ),
+    "speculation: a maximum that stays moves": (
+        "passes/speculation/rewrite",
+        "FloatAttr(1.0, f32)",
+        "FloatAttr(0.0, f32)",
+    ),
+    "speculation: sums are not repaired by what the maximum moved": (
+        "passes/speculation/rewrite",
+        "*((mapping | carried)[value] for value in self.results)",
+        "*(self.found.before if value in self.ones else (mapping | carried)[value] for value in self.results)",
+    ),
+    "speculation: offsets of the new maximum do not go on": (
+        "passes/speculation/rewrite",
+        "scf.YieldOp(*end.operands, *branch.results[-len(self.found.carried) :])",
+        "scf.YieldOp(*end.operands, *loop.body.block.args[-len(self.found.carried) :])",
+    ),
+    "speculation: begins with another state": (
+        "passes/speculation/rewrite",
+        "{self.found.kept: loop.iter_args[self.found.position]}",
+        "{self.found.kept: next(each for i, each in enumerate(loop.iter_args)"
+        " if each.type == self.found.kept.type and i != self.found.position)}",
+    ),
+    "speculation: another state stays": (
+        "passes/speculation/rewrite",
+        "stays = {found.kept: found.before,",
+        "stays = {found.kept: next(each for each in body.args[1:]"
+        " if each.type == found.before.type and each is not found.before),",
+    ),
+    "pairs: each turn reads the same array": (
+        "compiler/printer/control_flow",
+        "((arrays, others), (others, arrays))",
+        "((arrays, others), (arrays, others))",
+    ),
+    "pairs: the one that is left over is left out": (
+        "compiler/printer/control_flow",
+        'block(f"if ({index} < {high})")',
+        'block(f"if ({index} < 0)")',
+    ),
+    "pairs: what the last turn makes stays where it is": (
+        "compiler/printer/control_flow",
+        "({array}, {other}, {zero});",
+        "({array}, {array}, {zero});",
+    ),
+    "votes: no number is none above": ("compiler/printer/votes", "!({each} <= {limit})", "({each} > {limit})"),
+    "votes: each lane by itself": ("compiler/printer/votes", "{writer.call('any_lane')}({asked})", "({asked})"),
+    "votes: all rows of a lane": ("compiler/printer/votes", '" || ".join(', '" && ".join('),
     # Subloops.
     "subloop: every piece is the first": (
         "compiler/printer/products",

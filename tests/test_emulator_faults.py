@@ -492,6 +492,7 @@ def test_threads_that_returned_are_not_awaited() -> None:
     [
         ("float d[2][2] = {}, a[2][2] = {}, b[2] = {}; mma_m16n8k8_tf32(d, a, b);", "mma"),
         ("__half r[2]; load_matrix_x1(r, reinterpret_cast<__half*>(s));", "load_matrix"),
+        ("any_lane(t == 3);", "any_lane"),
     ],
 )
 def test_a_matrix_instruction_needs_all_lanes(use: str, name: str) -> None:

@@ -73,5 +73,5 @@ def test_the_main_loop_is_the_one_around_what_is_walked() -> None:
     _, module = lowered("attention", 64)
     steps = [step_of(op, 90) for op in module.walk() if isinstance(op, cuda.KernelOp)]
     assert len(steps) == 2  # by tensor copies, and without roles
-    assert {step.tile["x"] for step in steps if step is not None} == {128}
-    assert all(step is not None and step.scores == 64 for step in steps)
+    assert {step.tile["x"] for step in steps if step is not None} == {96}
+    assert all(step is not None and step.scores == 48 for step in steps)

@@ -417,6 +417,7 @@ func.func @f(%X: !X) -> (!r, !r, !c) {
         "cuda-persist",
         "cuda-overlap-pieces",
         "cuda-ping-pong",
+        "cuda-speculate",
         "coalescing",
     ],
 )

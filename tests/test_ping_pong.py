@@ -205,7 +205,7 @@ FAULTS = {
 def test_a_fault_in_the_text_is_caught(fault: str) -> None:
     pattern, replacement = FAULTS[fault]
     head, begin, body = printed(FULL).partition("attention_kernel_specialised_body")
-    turn = re.search(r"for \(int (\w+) = second", body)
+    turn = re.search(r"\[&\]\(const int64_t (\w+), auto& P16", body)
     assert turn is not None
     changed, count = re.subn(pattern, replacement.replace("turn_4", turn[1]), body)
     assert count, f"nothing in the kernel is like '{pattern}'"

@@ -47,6 +47,7 @@ USES = {
     ),
     "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
     "shuffle": "f2[t] = shuffle(f[t], t / 4 % 32) + float(shuffle(h[t], 7));",
+    "any_lane": "f2[t] = any_lane(f[t] > 1.0f) ? 1.0f : 0.0f;",
     "append_kept": (
         "int* list = reinterpret_cast<int*>(s);"
         "f2[t] = append_kept<1>(list + 32, list, t % 3 == 0, int(t), append_kept<1>(list + 32, list + 1, true, 2, 0));"
@@ -233,6 +234,10 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
     "wgmma_fence": "wgmma_fence();",
     "wgmma_commit": "wgmma_commit();",
     "wgmma_wait": "wgmma_wait<0>(); wgmma_wait<1>();",
+    "copy_apart": (
+        "float x[2][2] = {{f[0], f[1]}, {f[2], f[3]}}, y[2][2]; copy_apart(y, x, t >> 31); memcpy(f2, y, 16);"
+        "__half p[2][2], r[2][2]; memcpy(p, h, 8); copy_apart(r, p, t >> 31); memcpy(h2, r, 8);"
+    ),
     "keep": "float x[2][2] = {}; keep(x); __half p[2][2]; memcpy(p, h, 8); keep(p); memcpy(h2, p, 8);",
     "promote": "float x[4][2][2] = {}, y[2][2][2]; memcpy(y, f, 32); promote<2>(x, y); memcpy(f2, x, sizeof(x));",
 }
@@ -419,6 +424,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]
         ("barrier_block", "BAR.SYNC.DEFER_BLOCKING"),
         ("shuffle_xor", "SHFL.BFLY"),
         ("shuffle", "SHFL.IDX"),
+        ("any_lane", "VOTE.ANY"),
         ("load_matrix_x4", "LDSM.16.M88.4"),
         ("load_matrix_x2", "LDSM.16.M88.2"),
         ("load_matrix_x1", "LDSM.16.M88"),

@@ -472,6 +472,32 @@ func.func @f(%r: !r) {
 
 // -----
 
+// CHECK: numbers of f32 are compared with a limit, not of f16
+!h = tensor<16xf16, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = []>>>
+func.func @f(%h: !h) {
+  %grown = cuda.exceeds %h limit 256.0 : !h
+  func.return
+}
+
+// -----
+
+// CHECK: the limit is a finite number, not inf
+!r = tensor<16xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = []>>>
+func.func @f(%r: !r) {
+  %grown = "cuda.exceeds"(%r) <{limit = 0x7F800000 : f32}> : (!r) -> i1
+  func.return
+}
+
+// -----
+
+// CHECK: the value is tensor<16xf32, #diagram.array<[m]>>: expected a fragment
+func.func @f(%r: tensor<16xf32, #diagram.array<[m]>>) {
+  %grown = cuda.exceeds %r limit 256.0 : tensor<16xf32, #diagram.array<[m]>>
+  func.return
+}
+
+// -----
+
 // CHECK: boxes of 48 elements do not divide a tile of [64, 64]
 func.func private @f() attributes {a = #cuda.boxes<extents = [64, 64], span = 48>}
 

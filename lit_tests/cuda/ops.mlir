@@ -85,6 +85,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: %V_2 = cuda.mask %U where x from %zero >= %q < %ends else 0.000000e+00 : f32 : tensor<64x32xf32, {{.*}}, index, tensor<64xi32, #diagram.array<[q],
   // CHECK-NEXT: %r = diagram.reduce max %V over [x] {partial} : tensor<64x32xf32, {{.*}} -> tensor<64xf32,
   // CHECK-NEXT: %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+  // CHECK-NEXT: %grown = cuda.exceeds %t limit 256.0 {note = 12 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
   // CHECK-NEXT: %w = cuda.exchange %t {note = 10 : i32} : tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>> -> tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
   // CHECK-NEXT: %part = diagram.fill 0.000000e+00 : f32 -> tensor<2xf32,
   // CHECK-NEXT: %parts = cuda.parts %part {note = 11 : i32} : tensor<2xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, 2]>>> -> tensor<2x2xf32, #diagram.array<[q, x_warp], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, x_warp:2:1]>>>
@@ -94,6 +95,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // GENERIC-NEXT: %V_1 = "cuda.mask"(%U, %zero, %x, %q) <{axis = "x", other = 0.000000e+00 : f32}>
   // GENERIC: %V_2 = "cuda.mask"(%U, %zero, %ends, %q) <{axis = "x", other = 0.000000e+00 : f32}> : (tensor<64x32xf32, {{.*}}, index, tensor<64xi32,
   // GENERIC: %t = "cuda.combine"(%r) <{kind = "max", lanes = [#builtin.int<1>, #builtin.int<2>]}> {note = 7 : i32}
+  // GENERIC-NEXT: %grown = "cuda.exceeds"(%t) <{limit = 2.560000e+02 : f32}> {note = 12 : i32} : (tensor<64xf32, {{.*}}) -> i1
   // GENERIC: %parts = "cuda.parts"(%part) {note = 11 : i32} : (tensor<2xf32, {{.*}}) -> tensor<2x2xf32,
   %a = cuda.read %Q_shared : !Qs -> !q
   cuda.write %a into %O_shared : !q, !Qs
@@ -108,6 +110,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   %V_2 = cuda.mask %U where x from %zero >= %q < %ends else 0.0 : f32 : !S, index, !i
   %r = diagram.reduce max %V over [x] {partial} : !S -> !r
   %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r
+  %grown = cuda.exceeds %t limit 256.0 {note = 12 : i32} : !r
   %w = cuda.exchange %t {note = 10 : i32} : !r -> !w
   %part = diagram.fill 0.0 : f32 -> !part
   %parts = cuda.parts %part {note = 11 : i32} : !part -> !parts

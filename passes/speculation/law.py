@@ -40,6 +40,9 @@ Mapping = dict[SSAValue, SSAValue]
 MADE_ANEW = MapOp | CastOp | ReduceOp | cuda.MaskOp
 """What a lane, or the lanes of a warp, make of numbers that they hold."""
 
+LEAST = -(2.0 - 2.0**-23) * 2.0**127
+"""The least finite number of f32."""
+
 OTHER_REGISTERS = 22
 """Of a thread beside the fragments of a loop: where it is, addresses, descriptors, and what is on its way."""
 
@@ -91,7 +94,7 @@ class Speculation:
 
     def is_one(self, value: SSAValue) -> bool:
         """Whether a value is the power of how far the extremum moved."""
-        return isinstance(value.owner, MapOp) and _is_moved(value.owner, self.before, self.alone)
+        return isinstance(value.owner, MapOp) and _is_moved(value.owner, self.before, self.kept)
 
     @cached_property
     def again(self) -> tuple[MADE_ANEW, ...]:
@@ -124,8 +127,10 @@ def speculation(loop: scf.ForOp, registers: int) -> Speculation | Reason | None:
         return None
     (position, (extremum, slack)), *others = lags.items()
     kept, before, name = end.operands[position], body.args[1 + position], f"%{extremum.result.name_hint}"
-    if others or extremum.kind.data != "max":
+    if others:
         return Reason("one maximum lags", f"{len(lags)} extrema do, {name} first")
+    if extremum.kind.data != "max":
+        return Reason("one maximum lags", f"{name} is a minimum")
     if extremum.init is not before or extremum.parent is not body:
         return Reason("the stream keeps a maximum that lags", f"{name} is kept otherwise")
     if not any(isinstance(op, cuda.WarpgroupWaitOp) for op in _behind(extremum)):
@@ -247,8 +252,8 @@ def _is_finite_form(value: SSAValue, kept: SSAValue) -> bool:
     if not isinstance(value.owner, MapOp):
         return False
     match expression_of(value.owner):
-        case Node(kind=arith.MaximumfOp, operands=(Leaf(value=inner), Constant())):
-            return inner is kept
+        case Node(kind=arith.MaximumfOp, operands=(Leaf(value=inner), Constant() as least)):
+            return inner is kept and least.number <= LEAST
         case _:
             return False
 
@@ -259,7 +264,7 @@ def _is_same_slope(one: Expression, other: Expression) -> bool:
     return one == other
 
 
-def _is_moved(map: MapOp, before: SSAValue, alone: frozenset[SSAValue]) -> bool:
+def _is_moved(map: MapOp, before: SSAValue, kept: SSAValue) -> bool:
     """Whether a map is `exp2(c (before - now))`, which is one where a finite extremum stays."""
     if not is_plain(map):
         return False
@@ -269,7 +274,7 @@ def _is_moved(map: MapOp, before: SSAValue, alone: frozenset[SSAValue]) -> bool:
             moves = [part for part in parts if not isinstance(part, Constant)]
             match moves:
                 case [Node(kind=arith.SubfOp, operands=(Leaf(value=one), Leaf(value=other)))]:
-                    return one is before and other in alone
+                    return one is before and _is_finite_form(other, kept)
                 case _:
                     return False
         case _:
@@ -285,6 +290,8 @@ def _why_not(found: Speculation, registers: int) -> Reason | None:
             return Reason("powers are told from what a stream keeps", f"%{op.results[0].name_hint} is not")
     if found.offset not in found.carried:
         return Reason("powers are told from what a stream keeps", f"{name} is no part of what goes on")
+    if found.offset in found.wanted:  # which is minus infinity where no power is to be told from it
+        return Reason("only powers are told from what they subtract", f"%{found.offset.name_hint} is used otherwise")
     need = needed_registers(found)
     if need > registers:
         fact = f"{need} registers of a thread, which has {registers}"
