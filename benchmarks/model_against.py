@@ -1,7 +1,7 @@
 """The model as it is against times on record: every kernel that was measured, with the sizes that it had then,
 estimated with the rates that last, with those of the run, or with the datasheet's. Needs no GPU.
 
-python benchmarks/model_against.py [--run first|later] [--rates sustained|run|datasheet] [--markdown]
+python benchmarks/model_against.py [--run first|later|third] [--rates sustained|run|datasheet] [--markdown]
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ DEVICE, MODEL = "nvidia-h100-80gb-hbm3-2026-11-26", "h100"
 """The first run on record, and the machine file of its device."""
 LATER = f"{DEVICE}-later"
 """The second, another H100 on the same day: of kernels that were chosen by a model that had not seen it."""
-RUNS = {"first": DEVICE, "later": LATER}
+THIRD = f"{DEVICE}-third"
+"""The last of that day, of kernels whose turns take their powers before their maximum."""
+RUNS = {"first": DEVICE, "later": LATER, "third": THIRD}
 RATES = ("sustained", "run", "datasheet")
 
 
@@ -88,7 +90,7 @@ def row(
     each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: bool = False, carries: bool = False
 ) -> Row:
     """It is measured by repeating it, so that what fits L2 is found there. `overlaps`: whether pieces do; `carries`:
-    whether loops of a piece do. In the first run neither did, nor were pieces dealt there and back; in the later all
+    whether loops of a piece do. In the first run neither did, nor were pieces dealt there and back; in the others all
     of it."""
     module = parse_module(each.program)
     function = only_function(module, each.name)

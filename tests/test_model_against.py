@@ -46,6 +46,14 @@ def test_what_was_predicted_beforehand_is_on_the_page():
     assert hits >= SHARE * len(found)
 
 
+def test_what_was_predicted_last_is_on_the_page():
+    """Fewer than the goal: the page says which, and what may be the reason."""
+    found = model_against.rows("sustained", run="third")
+    head, *cells = model_against.table(found)
+    assert model_against.markdown(head, cells) in PAGE
+    assert f"The third time: {sum(row.is_hit for row in found)} of {len(found)}" in PAGE
+
+
 def test_a_run_that_measured_no_rates_has_none():
     with pytest.raises(ValueError, match="the later run measured no rates"):
         model_against.rows("run", run="later")
