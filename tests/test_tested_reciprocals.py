@@ -239,6 +239,8 @@ def test_instructions(gate: str) -> None:
     is beyond, a few, divides positions."""
     made = compiled(layer(GATES[gate]), machine="h100", sizes={"t": 4096, "o": 4096})
     for each in disassemble(compile_cubin(made.text, "sm_90a").path):
+        if "by_lanes" in each.name:  # whose copies divide positions, too
+            continue
         opcodes = [instruction.opcode for instruction in each.instructions]
         powers, reciprocals = opcodes.count("MUFU.EX2"), opcodes.count("MUFU.RCP")
         assert powers >= 16
