@@ -103,24 +103,35 @@ def runs() -> Iterator[tuple[str, Sequence[str]]]:
     yield from ((program, OF_EIGHT_BITS.get(program, ())) for program in others)
 
 
+SUITES = {"test_torch_modules.py": 4, "test_torch.py": 8, "test_torch_training.py": 8, "test_torch_families.py": 16}
+"""Tests that compare modules with eager PyTorch, and in how many parts: kernels are derived for half a minute each."""
+
+LONG = 3
+"""How many times the limit of a test one of those may take."""
+
+
 def test_commands(machines: Sequence[str]) -> dict[str, list[str]]:
     """The tests that need a GPU, then every example, verified, with the kernels that are made for each machine."""
-    return {
-        "pytest": [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "tests/test_gpu.py",
-            "tests/test_gpu_calls.py",
-        ]
-    } | {
+    return {"pytest": _pytest("tests/test_gpu.py", "tests/test_gpu_calls.py")} | {
         _told("run", program, sizes, machine): treadle_run(program, sizes, machine)
         for program, sizes in runs()
         for machine in machines
     }
+
+
+def suite_commands() -> dict[str, list[str]]:
+    """The suites of modules as `make test-all` runs them, with modules and tensors on the device."""
+    return {
+        f"{file} --device cuda --part {part}/{parts}": _pytest(
+            f"tests/{file}", "--all", "--device", "cuda", "--part", f"{part}/{parts}", "-rs"
+        )
+        for file, parts in SUITES.items()
+        for part in range(1, parts + 1)
+    }
+
+
+def _pytest(*given: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given]
 
 
 def find_sanitizer() -> str | None:

@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--cases", metavar="PATTERN", default="", help="of speed: only cases whose names hold this regular expression"
     )
     parser.add_argument(
+        "--tests", metavar="PATTERN", default="", help="of tests: only those whose names hold this regular expression"
+    )
+    parser.add_argument(
         "--few", action="store_true", help="those beside whom compiling takes minutes for a few cases of each kind only"
     )
     parser.add_argument("--minutes", type=float, default=checks.FOREVER, help="begin nothing after so many")
@@ -148,7 +151,12 @@ class Run:
         checks.run_all(commands, limit, workers, self.until, found)
 
     def _tests(self) -> None:
-        self._commands("tests", checks.test_commands(self.machines), self.parsed.limit, self.parsed.workers)
+        limit, workers = self.parsed.limit, self.parsed.workers
+        self._commands("tests", self._chosen(checks.test_commands(self.machines)), limit, workers)
+        self._commands("tests", self._chosen(checks.suite_commands()), checks.LONG * limit, workers)
+
+    def _chosen(self, commands: dict[str, list[str]]) -> dict[str, list[str]]:
+        return {what: command for what, command in commands.items() if re.search(self.parsed.tests, what)}
 
     def _sanitizer(self) -> None:
         if (sanitizer := checks.find_sanitizer()) is None:

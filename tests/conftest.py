@@ -2,7 +2,10 @@
 
 `@pytest.mark.full` is for what is too long for every day. `@pytest.mark.sample(n)` over a grid of parameters keeps
 about n cases, of a grid of several parameters so many that every value of each is in one; `sample(n, each=False)` keeps
-n, with as many values as there can be in them."""
+n, with as many values as there can be in them.
+
+`--device cuda` runs the tests that take the fixture `device` with modules and tensors on a GPU; all others are left
+out, for they would run on the CPU as ever. `--part 2/8` runs the second eighth of the tests."""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ import os
 import random
 import shutil
 from collections import defaultdict
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from devices import DEVICES, exact_products, missing_for, skipped_without_transformers
 
 CACHE = Path(__file__).parents[1] / ".treadle-cache"
 """Where tests keep compiled kernels: in the checkout, whatever the user's own cache holds. What a process of the tests
@@ -23,17 +28,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run full grids and long tests too")
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
     parser.addoption("--update", action="store_true", help="write what is printed into the pages that show it")
+    parser.addoption("--device", choices=DEVICES, default="cpu", help="where modules of PyTorch and their inputs lie")
+    parser.addoption("--part", metavar="K/N", default="1/1", help="run one of N parts of the tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["TREADLE_CACHE"] = str(CACHE)
     config.addinivalue_line("markers", "full: only with --all")
     config.addinivalue_line("markers", "sample(n, each=True): about n cases of a grid, all of them with --all")
+    if missing := missing_for(device := str(config.getoption("--device"))):
+        raise pytest.UsageError(f"--device {device}: {missing}")
+    part, parts = _part(config)
+    if not 1 <= part <= parts:
+        raise pytest.UsageError("--part: one of N parts is K/N, from 1/N to N/N")
+
+
+def _part(config: pytest.Config) -> tuple[int, int]:
+    """(0, 0) for what is none."""
+    part, _, parts = str(config.getoption("--part")).partition("/")
+    return (int(part), int(parts)) if part.isdecimal() and parts.isdecimal() else (0, 0)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--all"):
-        return
+    wanted = items if config.getoption("--all") else _short(items)
+    if config.getoption("--device") != "cpu":
+        wanted = [item for item in wanted if "device" in getattr(item, "fixturenames", ())]
+    part, parts = _part(config)
+    kept = set(wanted[part - 1 :: parts])
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def _short(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Without --all."""
     for item in items:
         if item.get_closest_marker("full") is not None:
             item.add_marker(pytest.mark.skip(reason="long: runs with --all (make test-all)"))
@@ -42,8 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("sample") is not None and item.get_closest_marker("full") is None:
             grids[f"{item.path}::{getattr(item, 'originalname', item.name)}"].append(item)
     left_out = {item for name, grid in grids.items() for item in set(grid) - _sample(name, grid)}
-    config.hook.pytest_deselected(items=list(left_out))
-    items[:] = [item for item in items if item not in left_out]
+    return [item for item in items if item not in left_out]
 
 
 def _sample(name: str, grid: list[pytest.Item]) -> set[pytest.Item]:
@@ -67,6 +93,20 @@ def _sample(name: str, grid: list[pytest.Item]) -> set[pytest.Item]:
             break
         kept.add(item)
     return kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    with skipped_without_transformers(str(item.config.getoption("--device"))):
+        yield
+
+
+@pytest.fixture
+def device(pytestconfig: pytest.Config) -> Iterator[str]:
+    """Where modules and their inputs lie, of `--device`. Who takes it moves all of them there."""
+    where = str(pytestconfig.getoption("--device"))
+    with exact_products(where):
+        yield where
 
 
 @pytest.fixture

@@ -61,6 +61,19 @@ def test_commands() -> None:
     assert [Path(part).name for part in command[1:3]] == ["initcheck.py", "compute-sanitizer"]
 
 
+def test_suites_of_modules_run_on_the_device() -> None:
+    """Each part of each file is a command of its own, and files that would leave out everything are none of them."""
+    commands = checks.suite_commands()
+    assert len(commands) == sum(checks.SUITES.values())
+    for file, parts in checks.SUITES.items():
+        assert "device: str" in (checks.ROOT / "tests" / file).read_text(encoding="utf-8")
+        for part in range(1, parts + 1):
+            command = commands[f"{file} --device cuda --part {part}/{parts}"]
+            assert command[1:3] == ["-m", "pytest"]
+            assert f"tests/{file}" in command
+            assert "--all --device cuda --part" in " ".join(command)
+
+
 COPY = """========= Host API uninitialized memory access
 =========     at access by cuMemcpyDtoH_v2 source
 =========     Saved host backtrace up to driver entry point at error
@@ -277,6 +290,22 @@ def test_a_run_goes_on_after_failures(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert code == 1
     assert {each["what"]: each["ok"] for each in kept["tests"]} == {"wrong": False, "late": False, "right": True}
     assert kept["not run"] == ["speed", "launch", "tune", "predict", "sanitizer"]
+
+
+def test_suites_come_after_the_tests_and_have_longer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Deriving kernels takes longer than a test may."""
+    waits = told("import time; time.sleep(3)")
+    given = ("--limit", "2", "--workers", "1")
+    code, kept = run_of({"test": waits}, monkeypatch, tmp_path, *given, suites={"suite": waits})
+    assert code == 1
+    assert [(each["what"], each["ok"]) for each in kept["tests"]] == [("test", False), ("suite", True)]
+
+
+def test_tests_are_chosen_by_their_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands, suites = {"run one": told(""), "run other": told("")}, {"test_one.py": told("")}
+    code, kept = run_of(commands, monkeypatch, tmp_path, "--tests", "one", suites=suites)
+    assert code == 0
+    assert [each["what"] for each in kept["tests"]] == ["run one", "test_one.py"]
 
 
 def test_what_was_found_is_written_before_what_follows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

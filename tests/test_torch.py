@@ -1,5 +1,6 @@
 # pyright: standard
-"""PyTorch's door, with modules that nobody here wrote: results as eager PyTorch's, and kernels for what they do."""
+"""PyTorch's door, with modules that nobody here wrote: results as eager PyTorch's, and kernels for what they do.
+Those of attention, norms and modules run on a GPU with `--device cuda`."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 import treadle
 import treadle.language as tl
@@ -45,9 +47,12 @@ def compare(
     options: dict[str, Any] | None = None,
     explained: bool = False,
     whole: bool = False,
+    device: str = "cpu",
 ) -> Report:
-    """Run both ways; the report of what became kernels, which knows of graph breaks if it is `explained`. A `whole`
-    model has none."""
+    """Run both ways, there; the report of what became kernels, which knows of graph breaks if it is `explained`. A
+    `whole` model has none."""
+    model = model.to(device) if isinstance(model, nn.Module) else model
+    inputs = tree_map_only(torch.Tensor, lambda each: each.to(device), inputs)
     with torch.no_grad():
         want = model(*inputs)
         if explained or EXPLAINED[0]:
@@ -60,6 +65,7 @@ def compare(
             made = make_backend(Options.of(options), report.graphs.append)
             got = torch.compile(model, backend=made, fullgraph=whole)(*inputs)
     want, got = (first_of(each) for each in (want, got))
+    assert got.device == want.device
     assert got.dtype == want.dtype
     assert got.shape == want.shape
     bound = TOLERANCES[want.dtype] * want.float().abs().max().item()
@@ -87,9 +93,9 @@ def heads(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_explicit_attention_is_one_kernel(dtype: torch.dtype) -> None:
+def test_explicit_attention_is_one_kernel(dtype: torch.dtype, device: str) -> None:
     q, k, v = heads(2, 3, 19, 16, dtype=dtype), heads(2, 3, 33, 16, dtype=dtype), heads(2, 3, 33, 16, dtype=dtype)
-    report = compare(explicit, (q, k, v))
+    report = compare(explicit, (q, k, v), device=device)
     (taken,) = report.taken
     assert len(taken.kernel.cost().kernels) == 1
     assert not report.left
@@ -102,16 +108,16 @@ def test_self_attention_reads_one_tensor_thrice() -> None:
 
 
 @pytest.mark.parametrize("options", [{"is_causal": True}, {"scale": -0.3}, {"scale": 0.0}])
-def test_scaled_dot_product_attention(options: dict[str, Any]) -> None:
+def test_scaled_dot_product_attention(options: dict[str, Any], device: str) -> None:
     q, k, v = heads(2, 3, 19, 16), heads(2, 3, 19, 16), heads(2, 3, 19, 24)
-    report = compare(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), (q, k, v))
+    report = compare(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), (q, k, v), device=device)
     assert len(report.taken) == 1
 
 
 @pytest.mark.parametrize("mask", [heads(7, 9), heads(7, 9) > 0, heads(2, 1, 1, 9) > -1])
-def test_masks(mask: torch.Tensor) -> None:
+def test_masks(mask: torch.Tensor, device: str) -> None:
     q, k, v = heads(2, 3, 7, 16), heads(2, 3, 9, 16), heads(2, 3, 9, 16)
-    compare(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask), (q, k, v, mask))
+    compare(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask), (q, k, v, mask), device=device)
 
 
 def test_a_row_that_sees_nothing_is_zero() -> None:
@@ -179,8 +185,8 @@ def test_grouped_heads_are_not_repeated_in_memory() -> None:
         lambda x: (x @ x.t()).var(-1) + x.std(-1),
     ],
 )
-def test_functions(function: Callable[..., Any]) -> None:
-    report = compare(function, (heads(5, 24),))
+def test_functions(function: Callable[..., Any], device: str) -> None:
+    report = compare(function, (heads(5, 24),), device=device)
     assert report.taken, report
 
 
@@ -197,8 +203,8 @@ def test_functions(function: Callable[..., Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_norms_leave_nothing_to_pytorch(function: Callable[..., Any], dtype: torch.dtype) -> None:
-    report = compare(function, (heads(5, 24, dtype=dtype),))
+def test_norms_leave_nothing_to_pytorch(function: Callable[..., Any], dtype: torch.dtype, device: str) -> None:
+    report = compare(function, (heads(5, 24, dtype=dtype),), device=device)
     assert report.taken
     assert not report.left, report
 
@@ -324,11 +330,13 @@ def plain_layers() -> Iterator[None]:
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("make", MODULES, ids=lambda make: make.__name__)
-def test_modules(make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: torch.dtype, plain_layers: None) -> None:
+def test_modules(
+    make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: torch.dtype, device: str, plain_layers: None
+) -> None:
     torch.manual_seed(0)
     module, inputs = make()
     given = tuple(each.to(dtype) if each.is_floating_point() else each for each in inputs)
-    report = compare(module.eval().to(dtype), given, whole=True)
+    report = compare(module.eval().to(dtype), given, whole=True, device=device)
     assert report.taken, report
 
 

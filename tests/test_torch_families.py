@@ -1,6 +1,6 @@
 # pyright: standard
 """Families of models as `transformers` has them, with random weights: every result as eager PyTorch's, and kernels for
-what they do. Longer than the rest of the door, so they run in `make test-all` alone."""
+what they do. Longer than the rest of the door, so they run in `make test-all` alone; with `--device cuda`, on a GPU."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._pytree import tree_map_only
 
 from treadle.torch import Report
 from treadle.torch.backend import make_backend
@@ -121,25 +122,26 @@ def fresh() -> Iterator[None]:
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_families(family: str, dtype: torch.dtype) -> None:
-    report = compare(family, dtype)
+def test_families(family: str, dtype: torch.dtype, device: str) -> None:
+    report = compare(family, dtype, device)
     assert report.taken, report
     assert not any("treadle failed" in left.reason for left in report.left), report
 
 
-def compare(family: str, dtype: torch.dtype) -> Report:
+def compare(family: str, dtype: torch.dtype, device: str) -> Report:
     from transformers import AutoConfig, AutoModel
 
     torch.manual_seed(0)
     kind, sizes = FAMILIES[family]
-    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes)).eval().to(dtype)
-    given = inputs_of(family, dtype)
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes)).eval().to(device, dtype)
+    given = tree_map_only(torch.Tensor, lambda each: each.to(device), inputs_of(family, dtype))
     report = Report()
     with torch.no_grad():
         wanted = tensors(model(**given))
         made = make_backend(Options.of(None), report.graphs.append)
         found = tensors(torch.compile(model, backend=made)(**given))
     for a, b in zip(found, wanted, strict=True):
+        assert a.device == b.device
         assert a.dtype == b.dtype
         assert a.stride() == b.stride()
         bound = TOLERANCES[dtype] * b.float().abs().max().item()

@@ -1,7 +1,7 @@
 # pyright: standard
 """Modules of `transformers` and PyTorch that nobody here wrote, with random weights, each alone: what it gives is what
-eager PyTorch gives, and `treadle.explain` shows a kernel. Whole layers and families of models take longer:
-tests/test_torch.py and tests/test_torch_families.py, with `make test-all`."""
+eager PyTorch gives, and `treadle.explain` shows a kernel; with `--device cuda`, on a GPU. Whole layers and families of
+models take longer: tests/test_torch.py and tests/test_torch_families.py, with `make test-all`."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("make", "dtype"), cases())
-def test_a_module(make: Callable[[], Made], dtype: torch.dtype) -> None:
+def test_a_module(make: Callable[[], Made], dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
     module, given = make()
-    module, given = module.eval().to(dtype), tuple(each.to(dtype) for each in given)
+    module, given = module.eval().to(device, dtype), tuple(each.to(device, dtype) for each in given)
     with torch.no_grad():
         wanted = first_of(module(*given))
         report = explain(module, given)
@@ -150,6 +150,7 @@ def test_a_module(make: Callable[[], Made], dtype: torch.dtype) -> None:
     assert report.taken, report
     assert not report.breaks
     assert all("__global__" in each.kernel.cuda for each in report.taken)
+    assert found.device == wanted.device
     assert (found.dtype, found.shape, found.stride()) == (wanted.dtype, wanted.shape, wanted.stride())
     bound = TOLERANCES[dtype] * wanted.float().abs().max().item()
     torch.testing.assert_close(found.float(), wanted.float(), atol=bound, rtol=0.0)

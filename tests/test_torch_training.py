@@ -1,6 +1,6 @@
 # pyright: standard
 """Training under `torch.compile(backend="treadle")`: kernels of backward graphs, what is saved for them, and their
-numbers beside PyTorch's own gradients in float64."""
+numbers beside PyTorch's own gradients in float64; these, with `--device cuda`, on a GPU."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from devices import missing_for
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
@@ -43,7 +44,7 @@ def gradients(function: Any, given: list[torch.Tensor]) -> list[torch.Tensor | N
     """Of the sum of all results, each element times a number of its own."""
     results = function(*given)
     several = [each for each in (results if isinstance(results, tuple) else (results,)) if each.requires_grad]
-    weights = [torch.linspace(-1, 1, each.numel()).view(each.shape).to(each.dtype) for each in several]
+    weights = [torch.linspace(-1, 1, each.numel()).view(each.shape).to(each) for each in several]
     leaves = [each for each in given if each.requires_grad]
     leaves += [*function.parameters()] if isinstance(function, nn.Module) else []
     return list(torch.autograd.grad(several, leaves, weights, allow_unused=True))
@@ -53,8 +54,8 @@ def leaves(given: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
     return [each.to(dtype).detach().requires_grad_() if each.is_floating_point() else each for each in given]
 
 
-def as_module(function: Any, dtype: torch.dtype) -> Any:
-    return copy.deepcopy(function).to(dtype) if isinstance(function, nn.Module) else function
+def as_module(function: Any, dtype: torch.dtype, device: str) -> Any:
+    return copy.deepcopy(function).to(device, dtype) if isinstance(function, nn.Module) else function
 
 
 def random(*shapes: tuple[int, ...]) -> Callable[[], list[torch.Tensor]]:
@@ -133,9 +134,11 @@ CASES: dict[str, tuple[Any, Callable[[], list[torch.Tensor]]]] = {
 @pytest.mark.parametrize("machine", ["h100", "a100"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("name", CASES)
-def test_gradients_are_those_of_eager(name: str, dtype: torch.dtype, machine: str) -> None:
+def test_gradients_are_those_of_eager(name: str, dtype: torch.dtype, machine: str, device: str) -> None:
+    if missing := missing_for(device, machine):
+        pytest.skip(missing)
     function, make = CASES[name]
-    compare(function, make(), dtype, machine)
+    compare(function, make(), dtype, machine, device)
 
 
 def test_a_convolution_that_is_reduced_again() -> None:
@@ -144,12 +147,12 @@ def test_a_convolution_that_is_reduced_again() -> None:
     compare(lambda x, w: F.avg_pool2d(F.conv2d(x, w, padding=1, groups=2).exp(), 2), given, torch.float32, "a100")
 
 
-def compare(function: Any, tensors: list[torch.Tensor], dtype: torch.dtype, machine: str) -> None:
+def compare(function: Any, tensors: list[torch.Tensor], dtype: torch.dtype, machine: str, device: str = "cpu") -> None:
     """Errors are measured against float64. They may be those of PyTorch's own operations in the same format, twice, or
     64 roundings of the largest gradient."""
-    given = leaves(tensors, dtype)
-    model = as_module(function, dtype)
-    wide = gradients(as_module(model, torch.float64), leaves(given, torch.float64))
+    given = leaves([each.to(device) for each in tensors], dtype)
+    model = as_module(function, dtype, device)
+    wide = gradients(as_module(model, torch.float64, device), leaves(given, torch.float64))
     reports: list[GraphReport] = []
     ours = gradients(compiled(model, reports, machine=machine), given)
     assert [each.kind for each in reports] == ["forward", "backward"]
@@ -158,6 +161,7 @@ def compare(function: Any, tensors: list[torch.Tensor], dtype: torch.dtype, mach
         assert mine is not None
         assert eager is not None
         assert exact is not None
+        assert mine.device == eager.device
         assert mine.dtype == eager.dtype
         assert mine.shape == eager.shape
         error, theirs = ((each.double() - exact).abs().max().item() for each in (mine, eager))
