@@ -85,7 +85,7 @@ def _last(body: Block) -> Operation:
 
 def move_ahead(loads: Loads) -> None:
     """Rewrite the loop."""
-    loop = _with_more_state(loads.loop, [_first(load, loads.loop) for load in loads.loads])
+    loop = with_more_state(loads.loop, [_first(load, loads.loop) for load in loads.loads])
     body = loop.body.block
     held = body.args[len(body.args) - len(loads.loads) :]
     later = _asked_already(loop)
@@ -148,7 +148,7 @@ def _load_if(test: SSAValue, load: cuda.LoadOp, loop: scf.ForOp, position: SSAVa
     return branch
 
 
-def _with_more_state(loop: scf.ForOp, values: Sequence[SSAValue]) -> scf.ForOp:
+def with_more_state(loop: scf.ForOp, values: Sequence[SSAValue]) -> scf.ForOp:
     """The loop with more values that it carries, whose body does not hand them on yet."""
     block = loop.body.block
     for value in values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 
 from xdsl.dialects import math, scf
@@ -14,6 +14,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import let_alternate
 from treadle.dialects.diagram import FillOp, ReduceOp
 from treadle.passes.expressions.scalars import Leaf, Node, build_map, compare, number, select, total
+from treadle.passes.loops.load_ahead import with_more_state
 from treadle.passes.speculation.law import Speculation, is_start, registers_of
 
 Mapping = dict[SSAValue, SSAValue]
@@ -38,7 +39,7 @@ class _Rewrite:
 
     def build(self) -> None:
         found, body = self.found, self.found.loop.body.block
-        loop = _with_more_state(found.loop, self._begin())
+        loop = with_more_state(found.loop, self._begin())
         arguments = dict(zip(found.carried, body.args[-len(found.carried) :], strict=True))
         before = InsertPoint.before(found.extremum)
         quick: Mapping = dict(arguments)
@@ -127,19 +128,3 @@ def _clone(op: Operation, mapping: Mapping) -> Operation:
         new.name_hint = old.name_hint
         mapping[old] = new
     return clone
-
-
-def _with_more_state(loop: scf.ForOp, values: Sequence[SSAValue]) -> scf.ForOp:
-    """The loop with more values that it carries, whose body does not hand them on yet."""
-    block = loop.body.block
-    for value in values:
-        block.insert_arg(value.type, len(block.args)).name_hint = value.name_hint
-    carried = [*loop.iter_args, *values]
-    new = scf.ForOp(loop.lb, loop.ub, loop.step, carried, loop.detach_region(loop.body))
-    new.location = loop.location
-    new.attributes |= loop.attributes
-    for old, result in zip(loop.results, new.results, strict=False):
-        result.name_hint = old.name_hint
-    Rewriter.insert_op(new, InsertPoint.before(loop))
-    Rewriter.replace_op(loop, [], list(new.results[: len(loop.results)]))
-    return new
