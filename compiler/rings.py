@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import cycle, islice, product
 from typing import get_args
 
 from xdsl.dialects import tensor
@@ -23,8 +23,9 @@ from treadle.compiler.stores import StoreCheck
 from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
 
-SIZES = (0, 1, 16, 100, 300, 1030, 2048)
-"""What all sizes are taken to be: no turn, one, as many as stages, more; with and without a rest."""
+SIZES = ((0,), (1,), (16,), (100,), (300,), (1030,), (2048,), (768, 384), (384, 768))
+"""What all sizes are taken to be: no turn, one, as many as stages, more; with and without a rest. Or, in turns, two
+numbers that all usual pieces divide: where one axis is longer, a stream may have no piece that a condition cuts."""
 
 BLOCKS = (0, 3)
 """Which blocks are looked at: the first, and one whose pieces begin further on."""
@@ -96,12 +97,13 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     loaded |= {op.count: op.step.data for op in kernel.walk() if isinstance(op, cuda.SelectOp)}
     is_sized = bool(loaded) or any(isinstance(arg.type, IndexType | IntegerType) for arg in kernel.body.block.args)
     sizes = SIZES if is_sized else SIZES[:1]
-    for size, block, part in product(sizes, BLOCKS if places else BLOCKS[:1], PARTS if loaded else PARTS[:1]):
+    for some, block, part in product(sizes, BLOCKS if places else BLOCKS[:1], PARTS if loaded else PARTS[:1]):
         known: dict[SSAValue, int] = dict.fromkeys(places, block)
-        known |= {value: size // part // step for value, step in loaded.items()}
+        known |= {value: some[-1] // part // step for value, step in loaded.items()}
         known |= dict.fromkeys(ranks, block % kernel.cluster)
-        if problems := check.problems(size, known):
-            return [f"{problem} (sizes of {size}, block {block})" for problem in problems]
+        if problems := check.problems(some, known):
+            told = " and ".join(map(str, some))
+            return [f"{problem} (sizes of {told}, block {block})" for problem in problems]
     return []
 
 
@@ -127,9 +129,10 @@ class _Check:
         self.groups = roles.consumer_groups.data if ordered else 1
         self.most_events = MOST_EVENTS
 
-    def problems(self, size: int, known: Mapping[SSAValue, int]) -> list[str]:
-        arguments = self.kernel.body.block.args
-        numbers = {arg: size for arg in arguments if isinstance(arg.type, IndexType | IntegerType)} | dict(known)
+    def problems(self, sizes: Sequence[int], known: Mapping[SSAValue, int]) -> list[str]:
+        """With these sizes in turns."""
+        arguments = [arg for arg in self.kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)]
+        numbers: dict[SSAValue, int] = dict(zip(arguments, cycle(sizes))) | dict(known)
         for _ in self.execution.of(self.kernel.body.block, numbers):
             pass
         done: list[Operation] = []
