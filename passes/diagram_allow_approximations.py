@@ -12,8 +12,9 @@ from xdsl.passes import ModulePass
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.approximations import APPROXIMATE, BY_RECIPROCAL, EXACT, constant_of, is_one_plus
 from treadle.passes._functions import functions, label, note
+from treadle.passes.expressions.distances import least_of_sum
 from treadle.passes.expressions.exponents import gain_in_exponents
-from treadle.passes.expressions.scalars import expressions_of, is_plain
+from treadle.passes.expressions.scalars import Expression, expressions_of, is_plain
 from treadle.passes.expressions.signs import least
 
 PASS = "diagram-allow-approximations"
@@ -32,7 +33,9 @@ class DiagramAllowApproximationsPass(ModulePass):
     - *`arcp`*, a quotient may be a product with a reciprocal: if the divisor is proved to be at least 2^-124, as
       `1 + exp(x)` is. A quarter of it has a reciprocal that is a normal number, or zero if the divisor is infinite, so
       that nothing is to be scaled at run time. The quotient is as exact as before, to 2^-22, infinities and NaN
-      included; a reciprocal below the least normal number may be zero.
+      included; a reciprocal below the least normal number may be zero. It may also be zero: the reciprocal of that is
+      infinite, and a product with it what the quotient is. So is a sum of powers of distances from a maximum, as in
+      softmax, if it is of nothing; else one of the powers is that of zero.
     - *`afn`*, `tanh x` may be `2 / (1 + exp(-2 x)) - 1`, which is off by 2^-21 at most, but not to 2^-21 of `tanh x`
       near zero: if only exponents are made of it (`expressions.exponents`), and are then off by 2^-14 at most; or if it
       only stands in `1 + tanh x`, which is `2 / (1 + exp(-2 x))`, where no digits cancel.
@@ -97,13 +100,20 @@ class DiagramAllowApproximationsPass(ModulePass):
 def _flag_quotients(function: func.FuncOp, map: MapOp) -> None:
     known = expressions_of(map) if is_plain(map) else {}
     for op in [each for each in map.body.block.ops if isinstance(each, arith.DivfOp)]:
-        smallest = least(known[op.rhs]) if op.rhs in known else 0.0
+        smallest, told = _least_divisor(known[op.rhs]) if op.rhs in known else (0.0, "")
         op.fastmath = EXACT
         if op.result.type != f32 or constant_of(op.rhs) is not None or smallest < LEAST_DIVISOR:
             continue
         op.fastmath = BY_RECIPROCAL
-        subject, reason = f"{label(op.result)} in {label(map.result)}", f"the divisor is at least {smallest:.3g}"
+        subject, reason = f"{label(op.result)} in {label(map.result)}", f"the divisor is {told}at least {smallest:.3g}"
         note(function, PASS, subject, "a quotient is a product with a reciprocal", reason)
+
+
+def _least_divisor(divisor: Expression) -> tuple[float, str]:
+    """What a divisor is at least, and what else it may be."""
+    if (smallest := least(divisor)) >= LEAST_DIVISOR:
+        return smallest, ""
+    return least_of_sum(divisor), "zero or "
 
 
 def _flag_functions(function: func.FuncOp, map: MapOp) -> None:

@@ -19,6 +19,7 @@ from treadle.dialects.diagram.approximations import (
     is_by_reciprocal,
     is_one_plus,
 )
+from treadle.dialects.diagram.map import axes_in_body
 from treadle.dialects.diagram.sharing import SHARED, scale_of, sharing_of, tested_sharing_of
 
 
@@ -26,10 +27,11 @@ from treadle.dialects.diagram.sharing import SHARED, scale_of, sharing_of, teste
 class DiagramExpandApproximationsPass(ModulePass):
     """Write quotients and `tanh` in a shorter form where `diagram-allow-approximations` found that exact enough.
 
-    - *A quotient by what is at least 2^-124* is `a / 4` times the reciprocal of `b / 4`, which is a normal number, or
-      zero if `b` is infinite. Dividing by 4 is exact; of `b = c + y` with a constant `c` it goes into both. If `a` is a
-      constant, at most 1, it is `a` times the reciprocal of `b`, which is zero where it is below the least normal
-      number. A reciprocal is `1 / b` with the flag `arcp`.
+    - *A quotient by what is zero, or at least 2^-124*, is `a / 4` times the reciprocal of `b / 4`, which is a normal
+      number, or zero if `b` is infinite. Dividing by 4 is exact; of `b = c + y` with a constant `c` it goes into both.
+      If `b` is the same along an axis of `a`, it is `a` times a quarter of that reciprocal, made once for all that `b`
+      divides. If `a` is a constant, at most 1, it is `a` times the reciprocal of `b`, which is zero where it is below
+      the least normal number. A reciprocal is `1 / b` with the flag `arcp`.
     - *`c tanh x`* is `2 c r - c`, with the reciprocal `r` of `1 + exp(-2 x)`; a constant factor of `x` goes into the 2.
     - *Elements that share a reciprocal* (`hierarchy-share-reciprocals`) have divisors that are multiplied by 2^-62, or
       by 2^-30 where 4 share, and clipped at 1, so that the product of all is a normal number. Where products are
@@ -123,8 +125,19 @@ def _expand_quotient(op: arith.DivfOp) -> None:
         return
     if constant is not None and abs(constant) <= 1:
         return make.instead(op, arith.MulfOp(make.reciprocal(op.rhs), make.number(constant)))
+    if _divides_several(op):
+        reciprocal = make.times(make.reciprocal(_quarter(op.rhs, make)), 0.25)
+        return make.instead(op, arith.MulfOp(op.lhs, reciprocal))
     quarter = make.times(op.lhs, 0.25)
     make.instead(op, arith.MulfOp(quarter, make.reciprocal(_quarter(op.rhs, make))))
+
+
+def _divides_several(op: arith.DivfOp) -> bool:
+    """Whether a divisor is the same along an axis of what it divides."""
+    map = op.parent_op()
+    assert isinstance(map, MapOp)
+    axes = axes_in_body(map)
+    return set(axes[op.rhs]) < set(axes[op.lhs])
 
 
 def _expand_shared(op: arith.DivfOp, constant: float, make: _Maker) -> None:

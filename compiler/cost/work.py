@@ -14,9 +14,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
-from treadle.dialects.diagram.array import axes_of, format_of, is_array
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
+from treadle.dialects.diagram.map import axes_in_body
 from treadle.dialects.diagram.sharing import sharing_of, tested_sharing_of
 from treadle.passes.expressions.lagging import lag_of
 
@@ -51,6 +52,9 @@ reciprocal, which elements that one number divides have together (ptxas 13.0).""
 
 PRODUCT, QUARTER, RECIPROCAL = {"float": 1}, {"float": 1}, {"special": 1.0}
 """What it takes where the divisor is known to be in that range: of the quotient, of what is divided, of the divisor."""
+
+QUARTER_OF_BOTH = {"float": 2}
+"""Of a divisor of several elements, and of its reciprocal."""
 
 MULTIPLICATIONS = 3
 """For each reciprocal that is shared: one takes the divisor into a product, and two take it out of the reciprocal."""
@@ -118,20 +122,15 @@ def rounding_to(type: Attribute) -> Labour:
 
 
 def _of_map(op: MapOp) -> Iterator[Labour]:
-    axes: dict[SSAValue, tuple[str, ...]] = {
-        arg: axes_of(operand.type) if is_array(operand.type) else ()
-        for arg, operand in zip(op.body.block.args, op.inputs, strict=True)
-    }
+    axes = axes_in_body(op)
     for scalar in op.body.block.ops:
-        found = dict.fromkeys(axis for operand in scalar.operands for axis in axes.get(operand, ()))
-        for result in scalar.results:
-            axes[result] = tuple(found)
         if isinstance(scalar, arith.DivfOp):
             yield from _of_division(scalar, axes)
             continue
+        found = tuple(dict.fromkeys(axis for operand in scalar.operands for axis in axes[operand]))
         for kind, factor in _instructions(scalar, axes).items():
             if factor and found:
-                yield Labour(kind, factor, tuple(found))
+                yield Labour(kind, factor, found)
 
 
 def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Iterator[Labour]:
@@ -143,6 +142,8 @@ def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Ite
         kinds = {op.result: PRODUCT, op.rhs: _shared(op, is_quotient=True)}
     elif isinstance(op.lhs.owner, arith.ConstantOp):
         kinds = {op.rhs: _shared(op, is_quotient=True) or RECIPROCAL}
+    elif set(axes[op.rhs]) < set(axes[op.lhs]):
+        kinds = {op.result: PRODUCT, op.rhs: {**RECIPROCAL, **QUARTER_OF_BOTH}}
     else:
         kinds = {op.result: PRODUCT, op.lhs: QUARTER, op.rhs: RECIPROCAL}
     for value, factors in kinds.items():

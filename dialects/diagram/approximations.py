@@ -13,7 +13,7 @@ APPROXIMATE = arith.FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
 def is_by_reciprocal(op: Operation) -> bool:
-    """Whether a quotient may be a product with a reciprocal: its divisor is a normal number, or infinite."""
+    """Whether a quotient may be a product with a reciprocal: its divisor is a normal number, zero, or infinite."""
     return isinstance(op, arith.DivfOp) and op.fastmath == BY_RECIPROCAL
 
 

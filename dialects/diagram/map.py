@@ -53,6 +53,18 @@ MOVES = (
 """What may be done with a number of 8 bits; `arith.truncf` to 8 bits saturates, as `diagram.cast` does."""
 
 
+def axes_in_body(map: MapOp) -> dict[SSAValue, tuple[str, ...]]:
+    """Along which axes each value in the body of a map varies."""
+    inputs = zip(map.body.block.args, map.inputs, strict=True)
+    axes: dict[SSAValue, tuple[str, ...]] = {}
+    for arg, given in inputs:
+        axes[arg] = axes_of(given.type) if is_array(given.type) else ()
+    for op in map.body.block.ops:
+        found = tuple(dict.fromkeys(axis for operand in op.operands for axis in axes[operand]))
+        axes |= dict.fromkeys(op.results, found)
+    return axes
+
+
 def computed_in_8_bits(op: Operation) -> Attribute | None:
     """The format of 8 bits that an operation computes in, if it does more there than move numbers. No integer becomes a
     float of 8 bits at once, and what reads it, reads its sign, if it has one."""

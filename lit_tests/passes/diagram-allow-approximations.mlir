@@ -3,6 +3,7 @@
 !S = tensor<4x8xf32, #diagram.array<[q, x]>>
 !H = tensor<4x8xf16, #diagram.array<[q, x]>>
 !m = tensor<4xf32, #diagram.array<[q]>>
+!one = tensor<f32, #diagram.array<[]>>
 
 // A cap of scores below their maximum: 60 of them in an exponent, 30 for each side of the difference. The logarithm of
 // the sum of these powers does not ask for more.
@@ -148,4 +149,96 @@ func.func @quotients(%S: !S, %H: !H) -> (!S, !S, !S, !S, !S, !H) {
     diagram.yield %h : f16
   }
   func.return %A, %B, %C, %D, %E, %G : !S, !S, !S, !S, !S, !H
+}
+
+// A sum of powers of distances from a maximum is zero, or has the power of zero in it, also where a condition leaves
+// elements out of both, and where the powers are raised.
+// CHECK-LABEL: func.func @softmax
+// CHECK-SAME:  "%a in %A", "a quotient is a product with a reciprocal", "the divisor is zero or at least 0.25"
+// CHECK:       %a = arith.divf %p, %sum fastmath<arcp> : f32
+// CHECK:       %b = arith.divf %v, %raised_sum fastmath<arcp> : f32
+func.func @softmax(%T: !S) -> (!S, !S) {
+  %S = diagram.where %T if "x <= q" : !S
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %P = diagram.map (%s = %S : !S, %most = %m : !m) -> !S {
+    %two = arith.constant 2.0 : f32
+    %d = arith.subf %s, %most : f32
+    %t = arith.mulf %d, %two : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %P over [x] : !S -> !m
+  %A = diagram.map (%p = %P : !S, %sum = %l : !m) -> !S {
+    %a = arith.divf %p, %sum : f32
+    diagram.yield %a : f32
+  }
+  %R = diagram.map (%s = %S : !S, %most = %m : !m) -> !S {
+    %five = arith.constant 5.0 : f32
+    %d = arith.subf %s, %most : f32
+    %t = arith.addf %d, %five : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %r = diagram.reduce add %R over [x] : !S -> !m
+  %B = diagram.map (%v = %T : !S, %raised_sum = %r : !m) -> !S {
+    %b = arith.divf %v, %raised_sum : f32
+    diagram.yield %b : f32
+  }
+  func.return %A, %B : !S, !S
+}
+
+// Not of a sum that a condition may take the maximum from, of distances from another number or a minimum (which overflow),
+// or of a row where the maximum is that of all rows.
+// CHECK-LABEL: func.func @other_sums
+// CHECK-NOT:   #hierarchy.step
+// CHECK:       %a = arith.divf %v, %sum : f32
+// CHECK:       %b = arith.divf %v, %sum : f32
+// CHECK:       %c = arith.divf %v, %sum : f32
+// CHECK:       %d = arith.divf %v, %sum : f32
+func.func @other_sums(%S: !S, %k: !m) -> (!S, !S, !S, !S) {
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %W = diagram.where %S if "x <= q" : !S
+  %P = diagram.map (%s = %W : !S, %most = %m : !m) -> !S {
+    %t = arith.subf %s, %most : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %P over [x] : !S -> !m
+  %A = diagram.map (%v = %S : !S, %sum = %l : !m) -> !S {
+    %a = arith.divf %v, %sum : f32
+    diagram.yield %a : f32
+  }
+  %K = diagram.map (%s = %S : !S, %other = %k : !m) -> !S {
+    %t = arith.subf %s, %other : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %n = diagram.reduce add %K over [x] : !S -> !m
+  %B = diagram.map (%v = %S : !S, %sum = %n : !m) -> !S {
+    %b = arith.divf %v, %sum : f32
+    diagram.yield %b : f32
+  }
+  %least = diagram.reduce min %S over [x] : !S -> !m
+  %L = diagram.map (%s = %S : !S, %bottom = %least : !m) -> !S {
+    %t = arith.subf %s, %bottom : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %o = diagram.reduce add %L over [x] : !S -> !m
+  %C = diagram.map (%v = %S : !S, %sum = %o : !m) -> !S {
+    %c = arith.divf %v, %sum : f32
+    diagram.yield %c : f32
+  }
+  %all = diagram.reduce max %S over [q, x] : !S -> !one
+  %N = diagram.map (%s = %S : !S, %most = %all : !one) -> !S {
+    %t = arith.subf %s, %most : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %row = diagram.reduce add %N over [x] : !S -> !m
+  %D = diagram.map (%v = %S : !S, %sum = %row : !m) -> !S {
+    %d = arith.divf %v, %sum : f32
+    diagram.yield %d : f32
+  }
+  func.return %A, %B, %C, %D : !S, !S, !S, !S
 }

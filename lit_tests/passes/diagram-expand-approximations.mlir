@@ -3,6 +3,7 @@
 // RUN: xdsl-opt -p diagram-expand-approximations,diagram-expand-approximations %s | filecheck %s
 
 !S = tensor<4x8xf32, #diagram.array<[q, x]>>
+!m = tensor<4xf32, #diagram.array<[q]>>
 
 // A cap: of what a constant multiplies and divides, one factor is left.
 // CHECK-LABEL: func.func @cap
@@ -102,6 +103,23 @@ func.func @quotient(%S: !S) -> !S {
     diagram.yield %g : f32
   }
   func.return %G : !S
+}
+
+// A divisor of several elements: a quarter of its reciprocal, which is made once for them.
+// CHECK-LABEL: func.func @row
+// CHECK:       %[[C:.*]] = arith.constant 2.500000e-01 : f32
+// CHECK-NEXT:  %[[B:.*]] = arith.mulf %l, %[[C]] : f32
+// CHECK-NEXT:  %[[ONE:.*]] = arith.constant 1.000000e+00 : f32
+// CHECK-NEXT:  %[[R:.*]] = arith.divf %[[ONE]], %[[B]] fastmath<arcp> : f32
+// CHECK-NEXT:  %[[D:.*]] = arith.constant 2.500000e-01 : f32
+// CHECK-NEXT:  %[[Q:.*]] = arith.mulf %[[R]], %[[D]] : f32
+// CHECK-NEXT:  %a = arith.mulf %s, %[[Q]] : f32
+func.func @row(%S: !S, %L: !m) -> !S {
+  %A = diagram.map (%s = %S : !S, %l = %L : !m) -> !S {
+    %a = arith.divf %s, %l fastmath<arcp> : f32
+    diagram.yield %a : f32
+  }
+  func.return %A : !S
 }
 
 // Constants: 1 stays; a small one is a factor; a large one is as any number. Without a flag nothing happens.

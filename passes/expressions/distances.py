@@ -25,6 +25,9 @@ from treadle.passes.expressions.scalars import (
 FAR_FROM_OVERFLOW = 2.0**90
 """A bound of elements of which as many as there may be have a finite sum in f32."""
 
+ROUNDED = 4.0
+"""By how much a power of zero may be off where its exponent is the difference of two large numbers."""
+
 
 @dataclass(frozen=True)
 class Distance:
@@ -66,6 +69,19 @@ def distance_of(expression: Expression) -> Distance | None:
             stands = _has_stand_in(expression)
             return _compared(extremum, peak, arrays, stands)
     return None
+
+
+def least_of_sum(expression: Expression) -> float:
+    """What a sum of exponential distances is at least, unless it is of nothing, and zero, or NaN: one of its elements
+    is at the extremum. Also of a sum told from an older maximum, which was lower. Zero where no such bound is known."""
+    expression = look_through(expression)
+    owner = expression.value.owner if isinstance(expression, Leaf) else None
+    if not isinstance(owner, ReduceOp) or owner.kind.data != "add" or owner.init is not None:
+        return 0.0
+    distance = distance_of(Leaf(owner.operand))
+    if distance is None or not distance.is_reached or not set(distance.extremum.over_axes) <= set(owner.over_axes):
+        return 0.0
+    return distance.peak / ROUNDED
 
 
 def _has_stand_in(expression: Expression) -> bool:

@@ -14,8 +14,9 @@ from treadle.compiler.cost.work import labours_of
 from treadle.compiler.machines.machine import WARP, Machine
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp
 from treadle.dialects.diagram.approximations import constant_of, is_approximate, is_by_reciprocal, is_one_plus
-from treadle.dialects.diagram.array import axes_of, format_of, is_array
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
+from treadle.dialects.diagram.map import axes_in_body
 from treadle.dialects.diagram.sharing import LEAST_TESTED, SCALES, SHARED, share, share_tested, sharing_in
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.diagram_allow_approximations import MOST_GAIN
@@ -106,15 +107,7 @@ def _may_be_tested(map: MapOp, op: Operation) -> bool:
 
 def _has_all_axes(map: MapOp, value: SSAValue) -> bool:
     """Whether a value of a body is another for each element."""
-    inputs = zip(map.body.block.args, map.inputs, strict=True)
-    axes: dict[SSAValue, set[str]] = {
-        arg: set(axes_of(given.type) if is_array(given.type) else ()) for arg, given in inputs
-    }
-    for op in map.body.block.ops:
-        found = set[str]().union(*(axes[operand] for operand in op.operands))
-        for result in op.results:
-            axes[result] = found
-    return axes[value] == set(axes_of(map.result.type))
+    return set(axes_in_body(map)[value]) == set(axes_of(map.result.type))
 
 
 def _most(map: MapOp, op: Operation) -> int:
