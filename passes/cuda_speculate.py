@@ -10,12 +10,13 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
-from treadle.dialects.cuda.roles import register_cap
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
-from treadle.passes.speculation.law import Speculation, needed_registers, speculation
+from treadle.passes.speculation.law import Speculation, speculation
+from treadle.passes.speculation.registers import Registers, needed_registers
 from treadle.passes.speculation.rewrite import speculate
 from treadle.passes.warps.laws import Reason
 
@@ -42,8 +43,9 @@ class CudaSpeculatePass(ModulePass):
     scores are added up, `exp2(slope s - offset)` with the slope times the kept maximum for an offset, which nothing
     but powers is told from; and if all that is told from the maximum is told from what the stream keeps of it. It
     is done if a warp finds its maximum by itself, if products of warpgroups run meanwhile, and if registers hold a
-    turn's scores beside its powers; in a loop of which a condition cuts every turn, if there is none of whole
-    turns. What the maximum moved by, `exp2(c (before - now))`, is one if it stays.
+    turn's scores beside its powers and leave as many blocks on a multiprocessor as without, which the kernel then
+    states (`resident`); in a loop of which a condition cuts every turn, if there is none of whole turns. What the
+    maximum moved by, `exp2(c (before - now))`, is one if it stays.
 
     States that are made of powers have two arrays (`side_by_side`): products still read that of the turn before.
 
@@ -143,7 +145,7 @@ class CudaSpeculatePass(ModulePass):
     !s = tensor<64x64xf32, #diagram.array<[q, x], level = register, layout = #scores>>
     !p = tensor<64x64xf16, #diagram.array<[q, x], level = register, layout = #powers>>
     !o = tensor<64x64xf32, #diagram.array<[q, e], level = register, layout = #sums>>
-    cuda.kernel @sums (%x: index) threads 256 shared 24576 {
+    cuda.kernel @sums (%x: index) threads 256 shared 24576 resident 2 {
       %zero = arith.constant 0 : index
       %piece = arith.constant 64 : index
       %Q_shared = cuda.shared at 0 : !Q
@@ -250,7 +252,7 @@ class CudaSpeculatePass(ModulePass):
     func.func @host(%x: index) attributes {derivation = [
         #hierarchy.step<"cuda-speculate", "@sums",
           "powers whose sum is within the slack are told from a maximum within the slack",
-          "%P before %m_new is known, again where a lane's sum is above 256; 126 registers">]} {
+          "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">]} {
       cuda.launch @sums grid %x aligned %x (%x) : index
       func.return
     }
@@ -261,22 +263,23 @@ class CudaSpeculatePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_lowered(op)
+        machine = machine_of(op)
         for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
             if roles is None or not launches:
                 continue
-            registers = roles.registers[1] or register_cap(kernel.threads.data)
-            steps = list(_speculate(kernel, roles, registers))
+            steps = list(_speculate(kernel, roles, machine))
             if steps:
                 record(function_of(launches[0]).attributes, steps)
 
 
-def _speculate(kernel: cuda.KernelOp, roles: cuda.RolesOp, registers: int) -> Iterator[StepAttr]:
-    subject = f"@{kernel.sym_name.data}"
+def _speculate(kernel: cuda.KernelOp, roles: cuda.RolesOp, machine: Machine) -> Iterator[StepAttr]:
+    subject, registers = f"@{kernel.sym_name.data}", Registers(kernel, roles, machine)
     loops = [inner for inner in roles.consumers.walk() if isinstance(inner, scf.ForOp)]
-    every = [each for loop in loops if (each := speculation(loop, registers)) is not None]
+    every = [each for loop in loops if (each := _decided(loop, registers)) is not None]
     found = [each for each in every if isinstance(each, Speculation)]
     are_peeled = not all(each.is_masked for each in found)
+    most = max((needed_registers(each) for each in found if not (each.is_masked and are_peeled)), default=0)
     for each in every:
         if isinstance(each, Reason):
             yield StepAttr("decline cuda-speculate", subject, each.law, each.fact)
@@ -286,14 +289,22 @@ def _speculate(kernel: cuda.KernelOp, roles: cuda.RolesOp, registers: int) -> It
                 "decline cuda-speculate", subject, "turns that conditions cut are few where they are peeled", fact
             )
         else:
-            told = _told(each)
+            told = _told(each, registers.blocks(most))
             speculate(each)
             yield StepAttr("cuda-speculate", subject, LAW, told)
+    if most:
+        registers.state(most)
 
 
-def _told(found: Speculation) -> str:
+def _decided(loop: scf.ForOp, registers: Registers) -> Speculation | Reason | None:
+    found = speculation(loop)
+    return found if not isinstance(found, Speculation) else registers.why_not(found) or found
+
+
+def _told(found: Speculation, blocks: int) -> str:
     power, extremum = found.sum.operand.name_hint, found.extremum.result.name_hint
+    several = f", {blocks} blocks on an SM" if blocks > 1 else ""
     return (
         f"%{power} before %{extremum} is known, again where a lane's sum is above {found.limit:g}; "
-        f"{needed_registers(found)} registers"
+        f"{needed_registers(found)} registers{several}"
     )

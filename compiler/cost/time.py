@@ -164,7 +164,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     needs = footprint(plan, machine)
     resident = needs.blocks_on(machine)
     blocks = plan.blocks(sizes)
-    clocks = _block_clocks(plan, machine, sizes, blocks)
+    clocks = _block_clocks(plan, machine, sizes, blocks, needs.shared_bytes)
     products = sum(used for unit, used in clocks.items() if unit.startswith("tensor"))
     cluster = cluster_of(plan, machine, sizes, products)
     spared = bytes_spared(plan, sizes, cluster)
@@ -292,11 +292,13 @@ def _bottleneck(units: Mapping[str, float], total: float) -> str:
     return unit if units[unit] >= total / 2 else "latency"
 
 
-def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: Amount) -> dict[str, Amount]:
+def _block_clocks(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: Amount, shared_bytes: Amount
+) -> dict[str, Amount]:
     """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`,
     `issue special` what special functions take of `issue others`."""
     clocks: dict[str, Amount] = defaultdict(float)
-    grouped, powers_first = are_of_warpgroups(plan, machine), takes_powers_first(plan, machine)
+    grouped, powers_first = are_of_warpgroups(plan, machine), takes_powers_first(plan, machine, shared_bytes)
     for issue in plan.issues:
         count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
         kind, _, format = issue.kind.partition(" ")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.amounts import Amount, ceil_div, least, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
 from treadle.compiler.cost.operands import left_operand, stays_in_registers
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
@@ -22,7 +22,7 @@ from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
-from treadle.passes.speculation.law import OTHER_REGISTERS
+from treadle.passes.speculation.registers import OTHER_REGISTERS
 from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, REGISTERS, most_columns
 
 IN_ORDER_FROM = 90
@@ -109,18 +109,25 @@ def one_after_another(special: Amount, others: Amount) -> Amount:
     return special + others
 
 
-def takes_powers_first(plan: Plan, machine: Machine) -> Amount:
+def takes_powers_first(plan: Plan, machine: Machine, shared_bytes: Amount) -> Amount:
     """Whether turns take their powers before they know a maximum that may lag: warpgroups do, where a thread has room
-    for scores and powers of a turn beside those of the turn before, which are multiplied meanwhile
-    (`passes/speculation/law.py`, which counts rows one by one)."""
+    for scores and powers of a turn beside those of the turn before, which are multiplied meanwhile, and where this
+    leaves as many blocks of so much shared memory (`passes/speculation/registers.py`, which counts rows one by one)."""
     if not plan.delays or not any(issue.kind == "lagging" for issue in plan.issues):
         return False
-    held: Amount = OTHER_REGISTERS + STEERING_REGISTERS
+    before: Amount = OTHER_REGISTERS + STEERING_REGISTERS
+    again: Amount = 0
     for tile in plan.tiles:
         if tile.role in ("carried", "passing"):
-            beside = 2 if tile.role == "passing" and tile.width < 4 else 1
-            held = held + beside * tile.elements * tile.width / (4 * WARP * plan.warp_count)
-    return are_of_warpgroups(plan, machine) & (held <= granted_registers(plan, machine))
+            words = tile.elements * tile.width / (4 * WARP * plan.warp_count)
+            before = before + words
+            again = again + (words if tile.role == "passing" and tile.width < 4 else 0)
+    held = before + again
+    alone = plan.warp_count == WARPGROUP  # else roles share out all registers
+    warps = plan.warp_count + WARPGROUP
+    without = machine.blocks_on_sm(warps, rounded(before), shared_bytes)
+    as_many = machine.blocks_on_sm(warps, rounded(held), shared_bytes) >= without
+    return are_of_warpgroups(plan, machine) & (held <= granted_registers(plan, machine)) & choice(alone, as_many, True)
 
 
 STEERING_REGISTERS = 10

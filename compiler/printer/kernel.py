@@ -105,15 +105,17 @@ class KernelPrinter(KernelWriter):
         roles only where the least number of blocks is stated; and where none is, ptxas would rather spill a register of
         the arithmetic that copies of narrower rows need than hold one block less. What a kernel states holds where its
         accesses are as wide as they were planned: any strides take more registers. Entries that deal tiles by sectors,
-        copies or what is staged, state one block."""
+        copies or what is staged, state one block, but for those of roles, which have others of their own."""
+        stated = 0 if self.kernel.resident is None else self.kernel.resident.data
+        if self.roles is not None and (stated == 0 or any(self.roles.registers)):
+            return 1
         every = [op for op in self.kernel.walk() if isinstance(op, GlobalAccess)]
         deals = alignment < cuda.WHOLE_SECTORS and any(
             isinstance(op, cuda.CopyOp) or op.is_staged(alignment) for op in every
         )
-        if self.roles is not None or deals:
+        if deals and self.roles is None:
             return 1
-        resident = self.kernel.resident
-        return 0 if resident is None or alignment == cuda.ANY_STRIDES else resident.data
+        return 0 if alignment == cuda.ANY_STRIDES else stated
 
     def _threads(self) -> None:
         # The lane of the unsigned index, so that it is a mask, and what is taken of it shifts and masks.

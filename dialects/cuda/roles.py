@@ -134,9 +134,9 @@ MOST_REGISTERS = 255
 """Of a thread, whatever its role."""
 
 
-def register_cap(threads: int) -> int:
-    """Registers of a thread of a block that has a multiprocessor to itself, before any move."""
-    return min(REGISTER_FILE // threads // 8 * 8, 248)
+def register_cap(threads: int, blocks: int = 1) -> int:
+    """Registers of a thread where so many blocks share a multiprocessor, before any move."""
+    return min(REGISTER_FILE // (threads * blocks) // 8 * 8, 248)
 
 
 def roles_of(kernel: KernelOp) -> RolesOp | None:

@@ -18,7 +18,7 @@
 // The powers come first, told from what the turn before left; what is told from the maximum alone is kept beside it, and
 // an offset that no power is to be told from is minus infinity. What a maximum moves by is one as long as it stays.
 
-// CHECK-LABEL: cuda.kernel @sums
+// CHECK-LABEL: cuda.kernel @sums (%x: index) threads 256 shared 24576 resident 2 {
 // CHECK: %P_none = diagram.fill
 // CHECK-NEXT: %offset = diagram.map (%kept = %m_none
 // CHECK: %offset_kept = diagram.map (%m_none_1 = %m_none : {{.*}}, %offset_1 = %offset :
@@ -712,12 +712,151 @@ cuda.kernel @behind (%x: index) threads 256 shared 24576 {
   }
 }
 
-// What is told from twice the maximum is not one where that stays: it is told from what the turn before left.
+// What is told from twice the maximum is not one where that stays: it is told from what the turn before left. (Of
+// so much shared memory a multiprocessor holds one block, whatever its registers.)
 
-// CHECK-LABEL: cuda.kernel @twice
+// CHECK-LABEL: cuda.kernel @twice (%x: index) threads 256 shared 122880 {
 // CHECK: %moved = diagram.map (%before = %m_before : {{.*}}, %kept = %twice_1 :
 // CHECK-NOT: %moved_one
-cuda.kernel @twice (%x: index) threads 256 shared 24576 {
+cuda.kernel @twice (%x: index) threads 256 shared 122880 {
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %Q_shared = cuda.shared at 0 : !Q
+  %K_shared = cuda.shared at 8192 : !K
+  %V_shared = cuda.shared at 16384 : !V
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %m_none = diagram.fill 0xFF800000 : f32 -> !m
+    %l_none = diagram.fill 0.0 : f32 -> !m
+    %O_none = diagram.fill 0.0 : f32 -> !o
+    %P_none = diagram.fill 0.0 : f16 -> !p
+    %m, %l, %O_sum, %P_last = scf.for %x0 = %zero to %x step %piece iter_args(%m_before = %m_none, %l_before = %l_none, %O_before = %O_none, %P_before = %P_none) -> (!m, !m, !o, !p) {
+      %S_started = cuda.warpgroup_product %Q_shared, %K_shared over [d] : !Q, !K -> !s
+      %O_started = cuda.warpgroup_product %P_before, %V_shared into %O_before over [x] : !p, !V -> !o
+      %S = cuda.warpgroup_wait %S_started pending 1 : !s
+      %m_new = diagram.reduce max %S over [x] into %m_before : !s -> !m
+      %m_kept = diagram.map (%new = %m_new : !m, %before = %m_before : !m) -> !m {
+        %growth = arith.subf %new, %before : f32
+        %slack = arith.constant 8.0 : f32
+        %is_near = arith.cmpf ole, %growth, %slack : f32
+        %size = math.absf %before : f32
+        %fine = arith.constant 8388608.0 : f32
+        %is_fine = arith.cmpf olt, %size, %fine : f32
+        %stays = arith.andi %is_near, %is_fine : i1
+        %kept = arith.select %stays, %before, %new : f32
+        diagram.yield %kept : f32
+      }
+      %offset = diagram.map (%kept = %m_kept : !m) -> !m {
+        %slope = arith.constant 1.0 : f32
+        %product = arith.mulf %kept, %slope : f32
+        diagram.yield %product : f32
+      }
+      %P = diagram.map (%score = %S : !s, %from = %offset : !m) -> !s {
+        %slope = arith.constant 1.0 : f32
+        %less = arith.negf %from : f32
+        %exponent = math.fma %score, %slope, %less : f32
+        %power = math.exp2 %exponent : f32
+        diagram.yield %power : f32
+      }
+      %twice = diagram.map (%kept = %m_kept : !m) -> !m {
+        %double = arith.addf %kept, %kept : f32
+        diagram.yield %double : f32
+      }
+      %moved = diagram.map (%before = %m_before : !m, %kept = %twice : !m) -> !m {
+        %move = arith.subf %before, %kept : f32
+        %factor = math.exp2 %move : f32
+        diagram.yield %factor : f32
+      }
+      %l_repaired = diagram.map (%sum = %l_before : !m, %factor = %moved : !m) -> !m {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      %l_new = diagram.reduce add %P over [x] into %l_repaired {partial} : !s -> !m
+      %P16 = diagram.cast %P : !s -> !p
+      %O = cuda.warpgroup_wait %O_started pending 0 : !o
+      %O_repaired = diagram.map (%sum = %O : !o, %factor = %moved : !m) -> !o attributes {diagram.skips_ones} {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      scf.yield %m_kept, %l_new, %O_repaired, %P16 : !m, !m, !o, !p
+    }
+  }
+}
+
+// The scores that it keeps would leave one block on a multiprocessor, which holds two without.
+
+// CHECK-LABEL: cuda.kernel @crowded (%x: index) threads 256 shared 24576 {
+// CHECK-NOT: cuda.exceeds
+cuda.kernel @crowded (%x: index) threads 256 shared 24576 {
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %Q_shared = cuda.shared at 0 : !Q
+  %K_shared = cuda.shared at 8192 : !K
+  %V_shared = cuda.shared at 16384 : !V
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %m_none = diagram.fill 0xFF800000 : f32 -> !m
+    %l_none = diagram.fill 0.0 : f32 -> !m
+    %O_none = diagram.fill 0.0 : f32 -> !o
+    %P_none = diagram.fill 0.0 : f16 -> !p
+    %m, %l, %O_sum, %P_last = scf.for %x0 = %zero to %x step %piece iter_args(%m_before = %m_none, %l_before = %l_none, %O_before = %O_none, %P_before = %P_none) -> (!m, !m, !o, !p) {
+      %S_started = cuda.warpgroup_product %Q_shared, %K_shared over [d] : !Q, !K -> !s
+      %O_started = cuda.warpgroup_product %P_before, %V_shared into %O_before over [x] : !p, !V -> !o
+      %S = cuda.warpgroup_wait %S_started pending 1 : !s
+      %m_new = diagram.reduce max %S over [x] into %m_before : !s -> !m
+      %m_kept = diagram.map (%new = %m_new : !m, %before = %m_before : !m) -> !m {
+        %growth = arith.subf %new, %before : f32
+        %slack = arith.constant 8.0 : f32
+        %is_near = arith.cmpf ole, %growth, %slack : f32
+        %size = math.absf %before : f32
+        %fine = arith.constant 8388608.0 : f32
+        %is_fine = arith.cmpf olt, %size, %fine : f32
+        %stays = arith.andi %is_near, %is_fine : i1
+        %kept = arith.select %stays, %before, %new : f32
+        diagram.yield %kept : f32
+      }
+      %offset = diagram.map (%kept = %m_kept : !m) -> !m {
+        %slope = arith.constant 1.0 : f32
+        %product = arith.mulf %kept, %slope : f32
+        diagram.yield %product : f32
+      }
+      %P = diagram.map (%score = %S : !s, %from = %offset : !m) -> !s {
+        %slope = arith.constant 1.0 : f32
+        %less = arith.negf %from : f32
+        %exponent = math.fma %score, %slope, %less : f32
+        %power = math.exp2 %exponent : f32
+        diagram.yield %power : f32
+      }
+      %twice = diagram.map (%kept = %m_kept : !m) -> !m {
+        %double = arith.addf %kept, %kept : f32
+        diagram.yield %double : f32
+      }
+      %moved = diagram.map (%before = %m_before : !m, %kept = %twice : !m) -> !m {
+        %move = arith.subf %before, %kept : f32
+        %factor = math.exp2 %move : f32
+        diagram.yield %factor : f32
+      }
+      %l_repaired = diagram.map (%sum = %l_before : !m, %factor = %moved : !m) -> !m {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      %l_new = diagram.reduce add %P over [x] into %l_repaired {partial} : !s -> !m
+      %P16 = diagram.cast %P : !s -> !p
+      %O = cuda.warpgroup_wait %O_started pending 0 : !o
+      %O_repaired = diagram.map (%sum = %O : !o, %factor = %moved : !m) -> !o attributes {diagram.skips_ones} {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      scf.yield %m_kept, %l_new, %O_repaired, %P16 : !m, !m, !o, !p
+    }
+  }
+}
+
+// Or would take more registers than the blocks that the kernel states leave.
+
+// CHECK-LABEL: cuda.kernel @stated (%x: index) threads 256 shared 24576 resident 2 {
+// CHECK-NOT: cuda.exceeds
+cuda.kernel @stated (%x: index) threads 256 shared 24576 resident 2 {
   %zero = arith.constant 0 : index
   %piece = arith.constant 64 : index
   %Q_shared = cuda.shared at 0 : !Q
@@ -1104,7 +1243,7 @@ cuda.kernel @cut (%x: index) threads 256 shared 24576 {
   }
 }
 
-// CHECK: #hierarchy.step<"cuda-speculate", "@sums", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers">
+// CHECK: #hierarchy.step<"cuda-speculate", "@sums", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@wide", "a turn's scores stay until its powers are known", "254 registers of a thread, which has 248">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@awaited", "products run meanwhile", "no product of warpgroups runs while %m_new is awaited">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@across", "a warp finds a maximum by itself", "%m_new is of several warps">
@@ -1114,11 +1253,13 @@ cuda.kernel @cut (%x: index) threads 256 shared 24576 {
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@least", "one maximum lags", "%m_new is a minimum">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@known", "the stream keeps a maximum that lags", "%m_new itself is used">
 // CHECK-SAME: #hierarchy.step<"cuda-speculate", "@twice", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 130 registers">
+// CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@crowded", "a multiprocessor holds as many blocks", "130 registers of a thread leave 1, and 110 leave 2">
+// CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@stated", "a turn's scores stay until its powers are known", "130 registers of a thread, which has 128">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@used", "only powers are told from what they subtract", "%offset is used otherwise">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@at_least", "a sum of powers says how large they are", "none is of powers that are told from %m_new">
-// CHECK-SAME: #hierarchy.step<"cuda-speculate", "@peeled", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers">
+// CHECK-SAME: #hierarchy.step<"cuda-speculate", "@peeled", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@peeled", "turns that conditions cut are few where they are peeled", "%S_cut has absent elements in each turn of its loop">
-// CHECK-SAME: #hierarchy.step<"cuda-speculate", "@cut", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers">
+// CHECK-SAME: #hierarchy.step<"cuda-speculate", "@cut", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
 func.func @host(%x: index) {
   cuda.launch @sums grid %x aligned %x (%x) : index
   cuda.launch @wide grid %x aligned %x (%x) : index
@@ -1131,6 +1272,8 @@ func.func @host(%x: index) {
   cuda.launch @known grid %x aligned %x (%x) : index
   cuda.launch @behind grid %x aligned %x (%x) : index
   cuda.launch @twice grid %x aligned %x (%x) : index
+  cuda.launch @crowded grid %x aligned %x (%x) : index
+  cuda.launch @stated grid %x aligned %x (%x) : index
   cuda.launch @used grid %x aligned %x (%x) : index
   cuda.launch @at_least grid %x aligned %x (%x) : index
   cuda.launch @peeled grid %x aligned %x (%x) : index

@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 from xdsl.dialects import arith, math, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.tiles import is_fragment, layout_of
+from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, MapOp, ReduceOp
-from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.passes.expressions.lagging import FINE, lag_of
 from treadle.passes.expressions.scalars import (
     Constant,
@@ -42,9 +39,6 @@ MADE_ANEW = MapOp | CastOp | ReduceOp | cuda.MaskOp
 
 LEAST = -(2.0 - 2.0**-23) * 2.0**127
 """The least finite number of f32."""
-
-OTHER_REGISTERS = 22
-"""Of a thread beside the fragments of a loop: where it is, addresses, descriptors, and what is on its way."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class Speculation:
         return tuple(dict.fromkeys([*used, *(value for value in self.wanted if value in self.alone)]))
 
 
-def speculation(loop: scf.ForOp, registers: int) -> Speculation | Reason | None:
+def speculation(loop: scf.ForOp) -> Speculation | Reason | None:
     """What a loop could make before it knows an extremum, or why not; None if no extremum lags in it."""
     body = loop.body.block
     end = body.last_op
@@ -148,7 +142,7 @@ def speculation(loop: scf.ForOp, registers: int) -> Speculation | Reason | None:
     sum, (offset, slope) = bounds[0]
     limit = 2.0 ** round(slack * slope)
     found = Speculation(loop, extremum, slack, position, before, kept, told, frozenset(alone), offset, sum, limit)
-    return _why_not(found, registers) or found
+    return _why_not(found) or found
 
 
 def _behind(op: Operation) -> Iterator[Operation]:
@@ -281,7 +275,7 @@ def _is_moved(map: MapOp, before: SSAValue, kept: SSAValue) -> bool:
             return False
 
 
-def _why_not(found: Speculation, registers: int) -> Reason | None:
+def _why_not(found: Speculation) -> Reason | None:
     name = f"%{found.extremum.result.name_hint}"
     for op in found.again:
         wrong = [each for each in op.operands if each.owner in found.told and each not in found.alone]
@@ -292,22 +286,4 @@ def _why_not(found: Speculation, registers: int) -> Reason | None:
         return Reason("powers are told from what a stream keeps", f"{name} is no part of what goes on")
     if found.offset in found.wanted:  # which is minus infinity where no power is to be told from it
         return Reason("only powers are told from what they subtract", f"%{found.offset.name_hint} is used otherwise")
-    need = needed_registers(found)
-    if need > registers:
-        fact = f"{need} registers of a thread, which has {registers}"
-        return Reason("a turn's scores stay until its powers are known", fact)
     return None
-
-
-def needed_registers(found: Speculation) -> int:
-    """Of a thread, while the scores of a turn stand beside its powers and all that the loop carries."""
-    again = [value for value in found.wanted if found.made_again(value)]
-    together = [*found.loop.body.block.args[1:], found.extremum.operand, *again, *found.carried]
-    return sum(map(registers_of, together)) + OTHER_REGISTERS
-
-
-def registers_of(value: SSAValue) -> int:
-    """Of a thread, 4 bytes each, that hold a fragment."""
-    if not is_fragment(value.type):
-        return 1
-    return -(-prod(layout_of(value.type).register_shape) * FORMAT_BYTES[str(format_of(value.type))] // 4)

@@ -15,7 +15,8 @@ from treadle.dialects.cuda.rings import let_alternate
 from treadle.dialects.diagram import FillOp, ReduceOp
 from treadle.passes.expressions.scalars import Leaf, Node, build_map, compare, number, select, total
 from treadle.passes.loops.load_ahead import with_more_state
-from treadle.passes.speculation.law import Speculation, is_start, registers_of
+from treadle.passes.speculation.law import Speculation, is_start
+from treadle.passes.speculation.registers import registers_of
 
 Mapping = dict[SSAValue, SSAValue]
 
