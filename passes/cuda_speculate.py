@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
-from treadle.passes._functions import function_of, launches_of_kernel
+from treadle.passes._functions import function_of, label, launches_of_kernel
 from treadle.passes._levels import check_lowered
 from treadle.passes.speculation.law import Speculation, speculation
 from treadle.passes.speculation.registers import Registers, needed_registers
@@ -302,9 +302,9 @@ def _decided(loop: scf.ForOp, registers: Registers) -> Speculation | Reason | No
 
 
 def _told(found: Speculation, blocks: int) -> str:
-    power, extremum = found.sum.operand.name_hint, found.extremum.result.name_hint
+    power, extremum = label(found.sum.operand), label(found.extremum.result)
     several = f", {blocks} blocks on an SM" if blocks > 1 else ""
     return (
-        f"%{power} before %{extremum} is known, again where a lane's sum is above {found.limit:g}; "
+        f"{power} before {extremum} is known, again where a lane's sum is above {found.limit:g}; "
         f"{needed_registers(found)} registers{several}"
     )

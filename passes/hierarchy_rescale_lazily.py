@@ -104,6 +104,8 @@ class HierarchyRescaleLazilyPass(ModulePass):
       with it as that does (`streams.lagging`);
     - all that is known at the end stays as it is whatever they are told from, as a quotient of two of these sums does,
       or `c m + log l`; so the maximum itself is no result, nor is a sum alone, nor does a later stream read them;
+    - a maximum with other numbers, as `max(c m, k)` with a sink `k`, goes along by some amount. It is the same wherever
+      that is computed, and cancels out where powers and sinks are told from it alike (`streams.ways`);
     - powers that are 2^8 times as large (2^12 where the slope of a large maximum stands for its factor) have room in
       the formats that they are rounded to: in f16 and bf16, not in f8.
 

@@ -43,6 +43,8 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/safe_rows.mlir": ({}, {"x": 0}),
     "tests/programs/capped.mlir": ({},),
     "tests/programs/told_from_a_maximum.mlir": ({},),
+    "tests/programs/two_peaks.mlir": ({},),
+    "tests/programs/chosen_by_a_number.mlir": ({},),
 }
 EXPLICIT = (
     "hierarchy-rescale-lazily",
@@ -120,6 +122,7 @@ FIRST = {
     "passes/expressions/scalars": "tests/programs/unread_condition.mlir",
     "passes/streams/selections": "tests/programs/blocks_of_a_table.mlir",
     "passes/streams/lagging": "tests/programs/told_from_a_maximum.mlir",
+    "passes/streams/ways": "tests/programs/two_peaks.mlir",
     "passes/streams/searches": "tests/programs/mixed_numbers.mlir",
     "passes/streams/splits": "examples/attention_causal.mlir",
     "passes/streams/undefined": "tests/programs/undefined_rows.mlir",

@@ -232,6 +232,26 @@ MUTATIONS: dict[str, Mutation] = {
         "if not self.of(value).stays:",
         "if False:",
     ),
+    "lagging: a maximum with other numbers stays": (
+        "passes/streams/ways",
+        "return Way(shifted=Moves({Move(name_of(node), least, most): 1.0}))",
+        "return STAYS",
+    ),
+    "lagging: a maximum with other numbers goes along": (
+        "passes/streams/ways",
+        "return Way(shifted=Moves({Move(name_of(node), least, most): 1.0}))",
+        "return left if left.shifted else right",
+    ),
+    "lagging: all maxima with other numbers go alike": (
+        "passes/streams/ways",
+        "Move(name_of(node), least, most)",
+        "Move(0, least, most)",
+    ),
+    "lagging: any test says that there are elements": (
+        "passes/streams/lagging",
+        "return self._present is not None and name_of(test) == self._present",
+        "return True",
+    ),
     "streams: repairs nothing": (
         "passes/streams/stream",
         "into = self.before[state] if repair is None else self.repaired(state, repair, self.before)",

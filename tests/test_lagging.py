@@ -16,8 +16,9 @@ from treadle.dialects.diagram import MapOp, ReduceOp
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
 from treadle.passes._functions import functions, kernels
 from treadle.passes._parts import part_of_kernel
-from treadle.passes.streams.lagging import GROWTH, Lagging, Moved, Way, candidates
+from treadle.passes.streams.lagging import GROWTH, Lagging, Moved, candidates
 from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.ways import Way, lag
 
 KEYS, PIECE = 640, 64
 SLACK = GROWTH * np.log(2) / 0.125
@@ -128,8 +129,8 @@ def test_few_columns_are_not_worth_it() -> None:
 
 
 def test_ways_are_equal_but_for_roundings() -> None:
-    assert Way(scaled=0.1 + 0.2) == Way(scaled=0.3)
-    assert Way(shifted=-0.0) == Way()
+    assert Way(scaled=lag(0.1 + 0.2)) == Way(scaled=lag(0.3))
+    assert Way(shifted=lag(-0.0)) == Way()
 
 
 # -- what is computed ---------------------------------------------------------------------------------

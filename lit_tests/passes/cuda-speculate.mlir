@@ -1060,6 +1060,150 @@ cuda.kernel @at_least (%x: index) threads 256 shared 24576 {
   }
 }
 
+// One in which zero stands for a maximum that is minus infinity does, for no power is told from that.
+
+// CHECK-LABEL: cuda.kernel @stood_for
+// CHECK: %grown = cuda.exceeds %l_new limit 256.0
+cuda.kernel @stood_for (%x: index) threads 256 shared 24576 {
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %Q_shared = cuda.shared at 0 : !Q
+  %K_shared = cuda.shared at 8192 : !K
+  %V_shared = cuda.shared at 16384 : !V
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %m_none = diagram.fill 0xFF800000 : f32 -> !m
+    %l_none = diagram.fill 0.0 : f32 -> !m
+    %O_none = diagram.fill 0.0 : f32 -> !o
+    %P_none = diagram.fill 0.0 : f16 -> !p
+    %m, %l, %O_sum, %P_last = scf.for %x0 = %zero to %x step %piece iter_args(%m_before = %m_none, %l_before = %l_none, %O_before = %O_none, %P_before = %P_none) -> (!m, !m, !o, !p) {
+      %S_started = cuda.warpgroup_product %Q_shared, %K_shared over [d] : !Q, !K -> !s
+      %O_started = cuda.warpgroup_product %P_before, %V_shared into %O_before over [x] : !p, !V -> !o
+      %S = cuda.warpgroup_wait %S_started pending 1 : !s
+      %m_new = diagram.reduce max %S over [x] into %m_before : !s -> !m
+      %m_kept = diagram.map (%new = %m_new : !m, %before = %m_before : !m) -> !m {
+        %growth = arith.subf %new, %before : f32
+        %slack = arith.constant 8.0 : f32
+        %is_near = arith.cmpf ole, %growth, %slack : f32
+        %size = math.absf %before : f32
+        %fine = arith.constant 8388608.0 : f32
+        %is_fine = arith.cmpf olt, %size, %fine : f32
+        %stays = arith.andi %is_near, %is_fine : i1
+        %kept = arith.select %stays, %before, %new : f32
+        diagram.yield %kept : f32
+      }
+      %safe = diagram.map (%kept = %m_kept : !m) -> !m {
+        %none = arith.constant 0xFF800000 : f32
+        %is_none = arith.cmpf oeq, %kept, %none : f32
+        %other = arith.constant 0.0 : f32
+        %safe = arith.select %is_none, %other, %kept : f32
+        diagram.yield %safe : f32
+      }
+      %offset = diagram.map (%kept = %safe : !m) -> !m {
+        %slope = arith.constant 1.0 : f32
+        %product = arith.mulf %kept, %slope : f32
+        diagram.yield %product : f32
+      }
+      %P = diagram.map (%score = %S : !s, %from = %offset : !m) -> !s {
+        %slope = arith.constant 1.0 : f32
+        %less = arith.negf %from : f32
+        %exponent = math.fma %score, %slope, %less : f32
+        %power = math.exp2 %exponent : f32
+        diagram.yield %power : f32
+      }
+      %moved = diagram.map (%before = %m_before : !m, %kept = %m_kept : !m) -> !m {
+        %move = arith.subf %before, %kept : f32
+        %factor = math.exp2 %move : f32
+        diagram.yield %factor : f32
+      }
+      %l_repaired = diagram.map (%sum = %l_before : !m, %factor = %moved : !m) -> !m {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      %l_new = diagram.reduce add %P over [x] into %l_repaired {partial} : !s -> !m
+      %P16 = diagram.cast %P : !s -> !p
+      %O = cuda.warpgroup_wait %O_started pending 0 : !o
+      %O_repaired = diagram.map (%sum = %O : !o, %factor = %moved : !m) -> !o attributes {diagram.skips_ones} {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      scf.yield %m_kept, %l_new, %O_repaired, %P16 : !m, !m, !o, !p
+    }
+  }
+}
+
+// If it stands for another number, powers of that are not told from the maximum.
+
+// CHECK-LABEL: cuda.kernel @stands_for_four
+// CHECK-NOT: cuda.exceeds
+cuda.kernel @stands_for_four (%x: index) threads 256 shared 24576 {
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %Q_shared = cuda.shared at 0 : !Q
+  %K_shared = cuda.shared at 8192 : !K
+  %V_shared = cuda.shared at 16384 : !V
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %m_none = diagram.fill 0xFF800000 : f32 -> !m
+    %l_none = diagram.fill 0.0 : f32 -> !m
+    %O_none = diagram.fill 0.0 : f32 -> !o
+    %P_none = diagram.fill 0.0 : f16 -> !p
+    %m, %l, %O_sum, %P_last = scf.for %x0 = %zero to %x step %piece iter_args(%m_before = %m_none, %l_before = %l_none, %O_before = %O_none, %P_before = %P_none) -> (!m, !m, !o, !p) {
+      %S_started = cuda.warpgroup_product %Q_shared, %K_shared over [d] : !Q, !K -> !s
+      %O_started = cuda.warpgroup_product %P_before, %V_shared into %O_before over [x] : !p, !V -> !o
+      %S = cuda.warpgroup_wait %S_started pending 1 : !s
+      %m_new = diagram.reduce max %S over [x] into %m_before : !s -> !m
+      %m_kept = diagram.map (%new = %m_new : !m, %before = %m_before : !m) -> !m {
+        %growth = arith.subf %new, %before : f32
+        %slack = arith.constant 8.0 : f32
+        %is_near = arith.cmpf ole, %growth, %slack : f32
+        %size = math.absf %before : f32
+        %fine = arith.constant 8388608.0 : f32
+        %is_fine = arith.cmpf olt, %size, %fine : f32
+        %stays = arith.andi %is_near, %is_fine : i1
+        %kept = arith.select %stays, %before, %new : f32
+        diagram.yield %kept : f32
+      }
+      %safe = diagram.map (%kept = %m_kept : !m) -> !m {
+        %none = arith.constant 4.0 : f32
+        %is_none = arith.cmpf oeq, %kept, %none : f32
+        %other = arith.constant 0.0 : f32
+        %safe = arith.select %is_none, %other, %kept : f32
+        diagram.yield %safe : f32
+      }
+      %offset = diagram.map (%kept = %safe : !m) -> !m {
+        %slope = arith.constant 1.0 : f32
+        %product = arith.mulf %kept, %slope : f32
+        diagram.yield %product : f32
+      }
+      %P = diagram.map (%score = %S : !s, %from = %offset : !m) -> !s {
+        %slope = arith.constant 1.0 : f32
+        %less = arith.negf %from : f32
+        %exponent = math.fma %score, %slope, %less : f32
+        %power = math.exp2 %exponent : f32
+        diagram.yield %power : f32
+      }
+      %moved = diagram.map (%before = %m_before : !m, %kept = %m_kept : !m) -> !m {
+        %move = arith.subf %before, %kept : f32
+        %factor = math.exp2 %move : f32
+        diagram.yield %factor : f32
+      }
+      %l_repaired = diagram.map (%sum = %l_before : !m, %factor = %moved : !m) -> !m {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      %l_new = diagram.reduce add %P over [x] into %l_repaired {partial} : !s -> !m
+      %P16 = diagram.cast %P : !s -> !p
+      %O = cuda.warpgroup_wait %O_started pending 0 : !o
+      %O_repaired = diagram.map (%sum = %O : !o, %factor = %moved : !m) -> !o attributes {diagram.skips_ones} {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      scf.yield %m_kept, %l_new, %O_repaired, %P16 : !m, !m, !o, !p
+    }
+  }
+}
+
 // Only the few turns that a condition cuts are not rewritten where it leaves others whole.
 
 // CHECK-LABEL: cuda.kernel @peeled
@@ -1257,6 +1401,8 @@ cuda.kernel @cut (%x: index) threads 256 shared 24576 {
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@stated", "a turn's scores stay until its powers are known", "130 registers of a thread, which has 128">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@used", "only powers are told from what they subtract", "%offset is used otherwise">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@at_least", "a sum of powers says how large they are", "none is of powers that are told from %m_new">
+// CHECK-SAME: #hierarchy.step<"cuda-speculate", "@stood_for", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
+// CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@stands_for_four", "a sum of powers says how large they are", "none is of powers that are told from %m_new">
 // CHECK-SAME: #hierarchy.step<"cuda-speculate", "@peeled", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@peeled", "turns that conditions cut are few where they are peeled", "%S_cut has absent elements in each turn of its loop">
 // CHECK-SAME: #hierarchy.step<"cuda-speculate", "@cut", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
@@ -1276,6 +1422,8 @@ func.func @host(%x: index) {
   cuda.launch @stated grid %x aligned %x (%x) : index
   cuda.launch @used grid %x aligned %x (%x) : index
   cuda.launch @at_least grid %x aligned %x (%x) : index
+  cuda.launch @stood_for grid %x aligned %x (%x) : index
+  cuda.launch @stands_for_four grid %x aligned %x (%x) : index
   cuda.launch @peeled grid %x aligned %x (%x) : index
   cuda.launch @cut grid %x aligned %x (%x) : index
   func.return

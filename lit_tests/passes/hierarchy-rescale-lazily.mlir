@@ -18,6 +18,7 @@
 !A = tensor<64x64xf32, #diagram.array<[q, e], level = register>>
 !O = tensor<64x64xf32, #diagram.array<[q, e]>>
 !M = tensor<64xf32, #diagram.array<[q]>>
+!Md = tensor<64xf32, #diagram.array<[q], level = device>>
 
 // A quotient of two sums, and the logarithm of one beside the maximum, are the same whatever powers are told from.
 
@@ -74,6 +75,91 @@ func.func @attention(%Q: !Q, %K: !K, %V: !V) -> (!O, !M) {
       diagram.yield %all : f32
     }
     hierarchy.yield %o, %lse : !A, !m
+  }
+  func.return %O, %L : !O, !M
+}
+
+// So are the shares of a softmax with a sink that is in the maximum: this goes along with what lags, or does not, and all
+// that is told from it goes with it.
+
+// CHECK-LABEL: func.func @sink(
+// CHECK-SAME:    #hierarchy.step<"hierarchy-rescale-lazily", "the sums of @sink along x", "sums of exp(c (s - r)) have the same quotients for every r", "%sum multiplied only when %m has moved by more than 5.545, powers by 2^8">
+// CHECK:         %m = diagram.reduce max %S over [x] {diagram.slack = 5.545{{.*}} : f32}
+func.func @sink(%Q: !Q, %K: !K, %V: !V, %sink: !M) -> !O {
+  %O = hierarchy.kernel @sink (%q = %Q : !Q as !Qd, %k = %K : !K as !Kd, %v = %V : !V as !Vd, %other = %sink : !M as !Md) -> (!O)
+      schedule #hierarchy.schedule<group = [q = 64], stream = [x = ?], whole = [d = 64, e = 64]> {
+    %S = diagram.contract %q, %k over [d] accumulate f32 : !Qd, !Kd -> !S
+    %m = diagram.reduce max %S over [x] : !S -> !m
+    %most = diagram.map (%r = %m : !m, %z = %other : !Md) -> !m {
+      %larger = arith.maximumf %r, %z : f32
+      diagram.yield %larger : f32
+    }
+    %p = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+      %none = arith.constant 0xFF800000 : f32
+      %is_none = arith.cmpf oeq, %r, %none : f32
+      %zero = arith.constant 0.0 : f32
+      %safe = arith.select %is_none, %zero, %r : f32
+      %distance = arith.subf %s, %safe : f32
+      %power = math.exp %distance : f32
+      diagram.yield %power : f32
+    }
+    %l = diagram.reduce add %p over [x] : !S -> !m
+    %P = diagram.cast %p : !S -> !P
+    %sum = diagram.contract %P, %v over [x] accumulate f32 : !P, !Vd -> !A
+    %o = diagram.map (%a = %sum : !A, %whole = %l : !m, %r = %m : !m, %from = %most : !m, %z = %other : !Md) -> !A {
+      %below = arith.subf %r, %from : f32
+      %brought = math.exp %below : f32
+      %mine = arith.mulf %whole, %brought : f32
+      %more = arith.subf %z, %from : f32
+      %extra = math.exp %more : f32
+      %all = arith.addf %mine, %extra : f32
+      %part = arith.divf %brought, %all : f32
+      %share = arith.mulf %a, %part : f32
+      diagram.yield %share : f32
+    }
+    hierarchy.yield %o : !A
+  }
+  func.return %O : !O
+}
+
+// Such a maximum is told from what lags.
+
+// CHECK-LABEL: func.func @leaves(
+// CHECK-SAME:    #hierarchy.step<"decline hierarchy-rescale-lazily", "the sums of @leaves along x", "sums of exp(c (s - r)) have the same quotients for every r", "%most is told from it">
+// CHECK-NOT:     diagram.slack
+func.func @leaves(%Q: !Q, %K: !K, %V: !V, %sink: !M) -> (!O, !M) {
+  %O, %L = hierarchy.kernel @leaves (%q = %Q : !Q as !Qd, %k = %K : !K as !Kd, %v = %V : !V as !Vd, %other = %sink : !M as !Md) -> (!O, !M)
+      schedule #hierarchy.schedule<group = [q = 64], stream = [x = ?], whole = [d = 64, e = 64]> {
+    %S = diagram.contract %q, %k over [d] accumulate f32 : !Qd, !Kd -> !S
+    %m = diagram.reduce max %S over [x] : !S -> !m
+    %most = diagram.map (%r = %m : !m, %z = %other : !Md) -> !m {
+      %larger = arith.maximumf %r, %z : f32
+      diagram.yield %larger : f32
+    }
+    %p = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+      %none = arith.constant 0xFF800000 : f32
+      %is_none = arith.cmpf oeq, %r, %none : f32
+      %zero = arith.constant 0.0 : f32
+      %safe = arith.select %is_none, %zero, %r : f32
+      %distance = arith.subf %s, %safe : f32
+      %power = math.exp %distance : f32
+      diagram.yield %power : f32
+    }
+    %l = diagram.reduce add %p over [x] : !S -> !m
+    %P = diagram.cast %p : !S -> !P
+    %sum = diagram.contract %P, %v over [x] accumulate f32 : !P, !Vd -> !A
+    %o = diagram.map (%a = %sum : !A, %whole = %l : !m, %r = %m : !m, %from = %most : !m, %z = %other : !Md) -> !A {
+      %below = arith.subf %r, %from : f32
+      %brought = math.exp %below : f32
+      %mine = arith.mulf %whole, %brought : f32
+      %more = arith.subf %z, %from : f32
+      %extra = math.exp %more : f32
+      %all = arith.addf %mine, %extra : f32
+      %part = arith.divf %brought, %all : f32
+      %share = arith.mulf %a, %part : f32
+      diagram.yield %share : f32
+    }
+    hierarchy.yield %o, %most : !A, !m
   }
   func.return %O, %L : !O, !M
 }

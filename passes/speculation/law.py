@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from xdsl.dialects import arith, math, scf
 from xdsl.ir import Block, Operation, SSAValue
@@ -25,9 +26,11 @@ from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     Node,
+    compare,
     expression_of,
     is_plain,
     positive_constant,
+    same_predicate,
     strip_casts,
 )
 from treadle.passes.warps.laws import Reason
@@ -240,7 +243,8 @@ def _is_product(offset: SSAValue, slope: Expression, kept: SSAValue) -> bool:
 
 
 def _is_finite_form(value: SSAValue, kept: SSAValue) -> bool:
-    """Whether a value is what the stream keeps, or is that where it is finite."""
+    """Whether a value is what the stream keeps, or is that where it is finite: not below the least number, or with
+    another one in place of minus infinity."""
     if value is kept:
         return True
     if not isinstance(value.owner, MapOp):
@@ -248,6 +252,12 @@ def _is_finite_form(value: SSAValue, kept: SSAValue) -> bool:
     match expression_of(value.owner):
         case Node(kind=arith.MaximumfOp, operands=(Leaf(value=inner), Constant() as least)):
             return inner is kept and least.number <= LEAST
+        case Node(
+            kind=arith.SelectOp,
+            operands=(Node(operands=(Leaf() as tested, Constant() as none)) as test, Constant(), other),
+        ):
+            is_neutral = none.number == -inf and same_predicate(test, compare(tested, "==", none))
+            return is_neutral and tested.value is kept and other == tested
         case _:
             return False
 

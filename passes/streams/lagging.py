@@ -13,8 +13,9 @@ two ways: powers `exp(c (s - r))`, and sums of them, are *scaled* by `exp(c t)`;
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
@@ -28,7 +29,6 @@ from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.magnitudes import magnitude
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import (
-    CASTS,
     Constant,
     Expression,
     Leaf,
@@ -40,7 +40,9 @@ from treadle.passes.expressions.scalars import (
     strip_casts,
 )
 from treadle.passes.streams.changes import BEFORE, Repair
+from treadle.passes.streams.present_rows import PresentRows
 from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.ways import STAYS, Moves, Way, lag, name_of, way_of
 
 GROWTH = 8
 """Powers grow to 2 to this, at most, before sums are repaired: far from the largest f16, and of random scores the
@@ -57,25 +59,6 @@ def follows_what_lags(repair: Repair) -> bool:
     """Whether what a sum is repaired by is one in most steps."""
     moved = [leaf.value.owner for leaf in leaves(repair.expression) if leaf.version == BEFORE]
     return bool(moved) and all(isinstance(owner, Operation) and slack_of(owner) is not None for owner in moved)
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a value goes with what lags by `t`: it is multiplied by `exp(scaled t)`, or `shifted t` is added."""
-
-    scaled: float = 0.0
-    shifted: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("scaled", "shifted"):  # factors come out of products in any order
-            object.__setattr__(self, name, float(f"{getattr(self, name):.9g}") + 0.0)
-
-    @property
-    def stays(self) -> bool:
-        return self == STAYS
-
-
-STAYS = Way()
 
 
 @dataclass(frozen=True)
@@ -152,8 +135,8 @@ class _Ways:
     def check(self, stream: int, followers: Iterable[SSAValue]) -> None:
         """All that follows goes as the sums do, fits its format, and what is known at the end stays (Moved)."""
         sign = 1.0 if self.factor > 0 else -1.0
-        self.known[self.extremum] = Way(shifted=-sign)
-        followers, expected = set(followers), Way(scaled=abs(self.factor))
+        self.known[self.extremum] = Way(shifted=lag(-sign))
+        followers, expected = set(followers), Way(scaled=lag(abs(self.factor)))
         for op in self.plan.step_of(stream):
             (result,) = op.results
             if result is self.extremum:
@@ -173,7 +156,7 @@ class _Ways:
             return STAYS
         if (isinstance(op, ReduceOp) and op.kind.data != "add") or any(way.shifted for way in ways):
             raise Moved(f"{_name(op.results[0])} does not only add up powers")
-        return Way(scaled=sum(way.scaled for way in ways))
+        return Way(scaled=sum((way.scaled for way in ways), Moves.NONE))
 
     def of(self, value: SSAValue) -> Way:
         """The way of a value (Moved)."""
@@ -189,7 +172,7 @@ class _Ways:
             return self._of_cast(owner)
         if isinstance(owner, MapOp) and (inner := inner_expression(value)) is not None:
             return self._of(inner)
-        if isinstance(owner, WhereOp) and (way := self.of(owner.operand)).shifted == 0:
+        if isinstance(owner, WhereOp) and not (way := self.of(owner.operand)).shifted:
             return way  # what is absent adds nothing
         if isinstance(owner, ContractOp | ReduceOp) and not self.plan.is_state(value):
             return self._of_reduction(owner)
@@ -206,7 +189,9 @@ class _Ways:
             return way
         if way.shifted or op.fixed is not None or not format.is_float:
             raise Moved(f"{_name(op.result)} is rounded")
-        growth = 2.0 ** (STEEPER * GROWTH * way.scaled / abs(self.factor))
+        if format.has_few_exponents and way.scaled.least < 0:
+            raise Moved(f"{_name(op.result)} has no room for what is smaller than it is to be")
+        growth = 2.0 ** (STEEPER * GROWTH * max(way.scaled.most, 0.0) / abs(self.factor))
         if not magnitude(Leaf(op.operand)) * growth <= format.largest:
             raise Moved(f"{_name(op.result)} has no room for powers that are {2**GROWTH} times as large")
         return way
@@ -226,8 +211,7 @@ class _Ways:
         ways = [self._of(operand) for operand in expression.operands]
         if all(way.stays for way in ways):
             return STAYS
-        rule = _RULES.get(expression.kind)
-        found = None if rule is None else rule(ways, expression)
+        found = way_of(expression.kind, ways, expression)
         if found is None:
             raise Moved(f"'{expression.kind.name}' is taken of what moves with it")
         return found
@@ -242,21 +226,28 @@ class _Ways:
         return ways.pop()
 
     def _alternatives(self, test: Expression, yes: Expression, no: Expression) -> Iterator[Expression]:
-        """What may be chosen while something lags: of an axis without elements nothing does, and what is infinite stays
-        so wherever it goes."""
+        """What may be chosen while something lags: of an axis without elements nothing does, nor does an infinite
+        extremum; and what is infinite stays so wherever it goes."""
         infinite = _compared_with_infinity(test)
-        if infinite is None or not is_same(yes, infinite):
+        if infinite is None or not (is_same(yes, infinite) or infinite == Leaf(self.extremum)):
             yield yes
         if not self._says_that_there_are_elements(test):
             yield no
 
     def _says_that_there_are_elements(self, test: Expression) -> bool:
+        """Whether a test is one of the axis, or of what conditions leave of each row of the extremum."""
         match test:
-            case Node(kind=arith.CmpiOp, operands=(Leaf(value=extent), Constant() as zero)):
+            case Node(kind=arith.CmpiOp, operands=(Leaf(value=extent), Constant() as zero)) if zero.number == 0:
                 is_extent = isinstance(extent.owner, ExtentOp) and extent.owner.axis.data == self.plan.axis
-                return is_extent and same_predicate(test, compare(Leaf(extent), ">", zero)) and zero.number == 0
+                return is_extent and same_predicate(test, compare(Leaf(extent), ">", zero))
             case _:
-                return False
+                return self._present is not None and name_of(test) == self._present
+
+    @cached_property
+    def _present(self) -> Hashable | None:
+        assert isinstance(self.extremum.owner, ReduceOp)
+        written = PresentRows(self.extremum.owner).write()
+        return None if written is None else name_of(written)
 
     def _is_certain(self, test: Expression) -> bool:
         """Whether a test says the same of what has moved: what is infinite is so, and what is zero stays zero."""
@@ -286,60 +277,3 @@ def _compared_with_infinity(test: Expression) -> Expression | None:
 
 def _name(value: SSAValue) -> str:
     return f"%{value.name_hint}" if value.name_hint else "a value"
-
-
-Rule = Callable[[list[Way], Node], Way | None]
-
-
-def _sum(ways: list[Way], node: Node) -> Way | None:
-    sign = -1 if node.kind is arith.SubfOp else 1
-    left, right = ways
-    if left.scaled or right.scaled:
-        return left if left == right else None
-    return Way(shifted=left.shifted + sign * right.shifted)
-
-
-def _product(ways: list[Way], node: Node) -> Way | None:
-    left, right = ways
-    if not left.shifted and not right.shifted:
-        return Way(scaled=left.scaled + right.scaled)
-    for way, other in ((left, node.operands[1]), (right, node.operands[0])):
-        if way.shifted and isinstance(other, Constant):
-            return Way(shifted=way.shifted * other.number)
-    return None
-
-
-def _quotient(ways: list[Way], node: Node) -> Way | None:
-    above, below = ways
-    if not above.shifted and not below.shifted:
-        return Way(scaled=above.scaled - below.scaled)
-    divisor = node.operands[1]
-    return Way(shifted=above.shifted / divisor.number) if isinstance(divisor, Constant) and divisor.number else None
-
-
-def _power(base: float) -> Rule:
-    return lambda ways, node: None if ways[0].scaled else Way(scaled=ways[0].shifted * numbers.log(base))
-
-
-def _logarithm(base: float) -> Rule:
-    return lambda ways, node: None if ways[0].shifted else Way(shifted=ways[0].scaled / numbers.log(base))
-
-
-def _root(part: float) -> Rule:
-    return lambda ways, node: None if ways[0].shifted else Way(scaled=ways[0].scaled * part)
-
-
-_RULES: dict[type[Operation], Rule] = {
-    **dict.fromkeys((arith.AddfOp, arith.SubfOp), _sum),
-    arith.NegfOp: lambda ways, node: Way(ways[0].scaled, -ways[0].shifted),
-    arith.MulfOp: _product,
-    arith.DivfOp: _quotient,
-    math.ExpOp: _power(numbers.e),
-    math.Exp2Op: _power(2),
-    math.LogOp: _logarithm(numbers.e),
-    math.Log2Op: _logarithm(2),
-    math.SqrtOp: _root(0.5),
-    math.RsqrtOp: _root(-0.5),
-    **dict.fromkeys(CASTS, lambda ways, node: ways[0] if node.kind is arith.ExtFOp else None),
-}
-"""How operations pass on what moves; None where they do it in no simple way."""
