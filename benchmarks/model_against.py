@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapreplace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,28 @@ LATER = f"{DEVICE}-later"
 """The second, another H100 on the same day: of kernels that were chosen by a model that had not seen it."""
 THIRD = f"{DEVICE}-third"
 """The last of that day, of kernels whose turns take their powers before their maximum."""
-RUNS = {"first": DEVICE, "later": LATER, "third": THIRD}
+
+
+@dataclass(frozen=True)
+class Run:
+    """How kernels were made then, and what their device was like."""
+
+    device: str
+    without: frozenset[str] = frozenset()
+    """Passes that there were not."""
+    pieces_overlap: bool = True
+    loops_carry: bool = True
+    powers_first: bool = True
+    clock: float | None = None
+    """Of the device without load, where it is not that of the machine file."""
+
+
+RUNS = {
+    # exp2 and products of zeros both had this clock, within 1 %
+    "first": Run(DEVICE, frozenset({"hierarchy-rescale-lazily"}), False, False, False, 1.58e9),
+    "later": Run(LATER, powers_first=False),
+    "third": Run(THIRD),
+}
 RATES = ("sustained", "run", "datasheet")
 
 
@@ -86,30 +107,36 @@ def kernels_then(device: str = DEVICE) -> Mapping[str, Mapping[str, Any]]:
     return json.loads((results.RESULTS / f"kernels-{device}.json").read_text(encoding="utf-8"))["kernels"]
 
 
-def row(
-    each: Measured, kernel: Mapping[str, Any], machine: Machine, overlaps: bool = False, carries: bool = False
-) -> Row:
-    """It is measured by repeating it, so that what fits L2 is found there. `overlaps`: whether pieces do; `carries`:
-    whether loops of a piece do. In the first run neither did, nor were pieces dealt there and back; in the others all
-    of it."""
+def row(each: Measured, kernel: Mapping[str, Any], machine: Machine, run: Run = RUNS["first"]) -> Row:
+    """It is measured by repeating it, so that what fits L2 is found there. In the first run pieces were not dealt there
+    and back, in the others all of them."""
+    plan, sizes = planned(each, kernel, machine, run.without)
+    machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
+    share = None if kernel.get("dealt") else share_then(plan, machine, sizes, kernel)
+    then = Made(kernel["in_turns"], share, run.pieces_overlap, run.loops_carry, run.powers_first)
+    found = estimate(plan, machine, sizes, then)
+    assert found is not None, each.name
+    moved = device_bytes(plan, machine, sizes, machine.sms * found.blocks_per_sm, found.in_turns)
+    time = float(found.time_us) + 1e6 * machine.launch
+    return Row(each.name, each.sizes, time, each.seconds * 1e6, found.bottleneck, {"device": int(moved)}, each.bytes)
+
+
+def planned(
+    each: Measured, kernel: Mapping[str, Any], machine: Machine, without: Container[str] = ()
+) -> tuple[Plan, Mapping[str, int]]:
+    """Of a kernel with the sizes that it had, made without some passes; and the sizes of its axes."""
     module = parse_module(each.program)
     function = only_function(module, each.name)
     set_default_sizes(function, each.sizes)
-    specs = pipeline(Options(machine.name, sizes=each.sizes if each.are_static else {}))
+    made = pipeline(Options(machine.name, sizes=each.sizes if each.are_static else {}))
+    specs = [spec for spec in made if spec.name not in without]
     names = [spec.name for spec in specs]
     choosing = names.index(CHOOSING_PASS)
     run_passes(module, specs[:choosing])
     decide(module, {**kernel["group"], **kernel["stream"]}, kernel["warps"])
     run_passes(module, specs[choosing : names.index(LAST_HIERARCHY_PASS) + 1])
     (lowered,) = (op for op in module.walk() if isinstance(op, KernelOp))
-    plan, sizes = plan_of(lowered), sizes_of_kernel(lowered, function, each.sizes)
-    machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
-    share = None if kernel.get("dealt") else share_then(plan, machine, sizes, kernel)
-    found = estimate(plan, machine, sizes, Made(kernel["in_turns"], share, overlaps, carries))
-    assert found is not None, each.name
-    moved = device_bytes(plan, machine, sizes, machine.sms * found.blocks_per_sm, found.in_turns)
-    time = float(found.time_us) + 1e6 * machine.launch
-    return Row(each.name, each.sizes, time, each.seconds * 1e6, found.bottleneck, {"device": int(moved)}, each.bytes)
+    return plan_of(lowered), sizes_of_kernel(lowered, function, each.sizes)
 
 
 def share_then(plan: Plan, machine: Machine, sizes: Mapping[str, int], kernel: Mapping[str, Any]) -> float | None:
@@ -136,16 +163,21 @@ def _taken(sharing: Sharing, section: int) -> Iterator[int]:
 
 
 def rows(rates: str, overlaps: bool = False, carries: bool = False, run: str = "first") -> list[Row]:
-    """Of a run; `run` as rates are those that it measured (ValueError if it measured none)."""
-    machine, kernels, last = load_machine(MODEL), kernels_then(RUNS[run]), None
-    overlaps, carries = (overlaps, carries) if run == "first" else (True, True)
+    """Of a run; `run` as rates are those that it measured (ValueError if it measured none). `overlaps` and `carries`:
+    as if pieces, and loops of a piece, had overlapped in the first."""
+    machine, then, last = load_machine(MODEL), RUNS[run], None
+    then = replace(then, pieces_overlap=then.pieces_overlap or overlaps, loops_carry=then.loops_carry or carries)
+    kernels = kernels_then(then.device)
     found: list[Row] = []
-    for each in measured(RUNS[run]):
+    for each in measured(then.device):
         last = each.rates or last
         if rates == "run" and last is None:
             raise ValueError(f"the {run} run measured no rates")
-        by = {"sustained": machine.as_sustained(), "datasheet": machine}.get(rates) or with_rates(machine, last)
-        found.append(row(each, kernels[each.name], by, overlaps, carries))
+        by = with_rates(machine, last) if rates == "run" and last else machine
+        by = by.as_sustained() if rates == "sustained" else by
+        if then.clock is not None and rates != "datasheet":
+            by = by.at_clock(then.clock)
+        found.append(row(each, kernels[each.name], by, then))
     return found
 
 

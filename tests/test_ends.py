@@ -9,7 +9,17 @@ from test_overlap_pieces import decorated
 
 from benchmarking import benchmark
 from treadle.compiler.cost import plan_of, time
-from treadle.compiler.cost.between import TESTED, Piece, clocks_of_ends, exposed, has_rest, slots_of_tests
+from treadle.compiler.cost.between import (
+    TESTED,
+    Piece,
+    clocks_of_ends,
+    exposed,
+    exposed_loops,
+    has_rest,
+    mean_drains,
+    slots_of_tests,
+    waits_for_tiles,
+)
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.turns import Made
 from treadle.compiler.machines import load_machine
@@ -54,15 +64,51 @@ def test_ends_are_of_the_rates_that_last() -> None:
     assert LASTING.counts_ends
 
 
-def test_pieces_that_follow_no_other() -> None:
-    """Without scores all warpgroups are behind their products at a time; with scores, as `alone` says. A last, smaller
-    step is begun and ended like a piece, but that nothing is computed behind it."""
-    product, scores = Piece(2, 4 * 600, 0, 4, 0, 70, has_scores=False), Piece(2, 4 * 600, 4 * 400, 4, 0.5, 70)
-    assert (product.alone(), product.ends(), product.ragged()) == (0, 70, 0)
+def test_pieces_beside_others() -> None:
+    """Without scores all warpgroups are behind their products at a time; with scores, as `alone` says, of pieces that
+    follow no other, and of those whose warpgroups wait together for what they hold. A last, smaller step is begun and
+    ended like a piece, but that nothing is computed behind it."""
+    none, scores = Piece(2, 4 * 600, 0, 4, 0, 70, has_scores=False), Piece(2, 4 * 600, 4 * 400, 4, 0.5, 70)
+    assert (none.alone(), none.ends(), none.ragged()) == (0, 70, 0)
     assert scores.ends() == scores.alone() == scores.ragged() + 70
-    assert exposed(product, True, H100) == 0
-    assert exposed(product, True, LASTING) == 70
-    assert exposed(scores, True, LASTING) == 0
+    assert exposed(product(), H100, none, True) == 0
+    assert exposed(product(), LASTING, none, True) == 70
+    holds = attention()
+    assert exposed(holds, H100, scores, True) == 0
+    assert exposed(holds, LASTING, scores, True) == exposed(holds, H100, scores, False) == scores.alone()
+    holds_nothing = replace(holds, tiles=tuple(tile for tile in holds.tiles if tile.role != "shared"))
+    assert exposed(holds_nothing, LASTING, scores, True) == 0
+
+
+def test_what_pieces_hold_comes_from_device_memory_for_all_at_a_time() -> None:
+    """Queries of heads of 64: by the port of a processor it would take less than what hides it."""
+    found, piece = attention(), Piece(3, 20 * 600, 20 * 800, 20, 0.5, 300)
+    assert waits_for_tiles(found, H100, piece, True) == 0
+    of_one = LASTING.bytes_per_clock("device") / LASTING.sms
+    assert of_one < 64
+    assert waits_for_tiles(found, LASTING, piece, True) == pytest.approx(found.groups[-1].size * 64 * 2 / of_one)
+    assert waits_for_tiles(product(), LASTING, piece, True) == 0
+
+
+def test_turns_that_take_no_powers_first_have_no_products_beside_them() -> None:
+    """Those of tiles that conditions cut: a causal kernel has one of them for each piece that has whole ones, too."""
+    causal = plan(programs.attention(64, {axis: HEADS[axis] for axis in "bhqx"}, example="attention_causal"))
+    piece = Piece(3, 20 * 600, 20 * 800, 20, 0.5, 300)
+    loops = mean_drains(causal, HEADS) + has_rest(causal, HEADS)
+    assert loops > 0.9
+    lost = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True)
+    assert lost == pytest.approx(loops * (piece.ragged() + 50 + slots_of_tests(causal)))
+    assert exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=False) == 0
+    assert exposed_loops(causal, H100, HEADS, piece, 50, powers_first=True) == 0
+
+
+def test_products_run_on_where_powers_come_first() -> None:
+    """Only at the rates that last: sizes are chosen as before."""
+    found = attention()
+    first, last = Made(True), Made(True, powers_first=False)
+    for machine, least in ((H100, 0), (LASTING, 0.02)):
+        times = [float(time.timing(found, machine, HEADS, made).time_us) for made in (first, last)]
+        assert times[1] > times[0] * (1 + least)
 
 
 def test_tiles_come_and_results_leave_through_the_port() -> None:

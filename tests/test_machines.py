@@ -131,30 +131,36 @@ def test_datasheet_and_sustained_rates_are_apart():
     h100 = load_machine("h100")
     lasting = h100.as_sustained()
     assert h100.tensor_flops("bf16") == pytest.approx(989.4e12, rel=1e-3)
-    assert lasting.tensor_flops("bf16") == pytest.approx(792.1e12)
-    assert lasting.tensor_flops("f16") == pytest.approx(733e12)
-    assert lasting.rates.tensor["f8"] == h100.rates.tensor["f8"]  # nobody measured it
+    of_a100 = load_machine("a100").as_sustained()
+    assert of_a100.tensor_flops("bf16") == pytest.approx(267.9e12)
+    assert lasting.tensor_flops("f16") == pytest.approx(1.46e9 * 132 * 4096)
+    assert lasting.rates.tensor == h100.rates.tensor  # tensor cores do as much in a clock
     assert lasting.launch == 1.4e-6
     assert lasting.levels["l2"].coalesced == h100.levels["l2"].coalesced == 0.6  # no rate
 
 
-def test_the_clock_falls_as_tensor_cores_are_used():
-    """All that multiprocessors do goes with their clock; L2 and device memory have clocks of their own."""
+def test_the_clock_falls_as_power_is_drawn():
+    """All that multiprocessors and L2 do goes with their clock; device memory has its own. Of products the power goes
+    with its third power."""
     lasting = load_machine("h100").as_sustained()
-    half, whole = lasting.under_load(0.5), lasting.under_load(1)
-    assert (lasting.clock, whole.clock) == pytest.approx((1.58e9, 1.41e9))
-    assert half.clock == pytest.approx((1.58e9 + 1.41e9) / 2)
-    assert whole.bytes_per_clock("shared") == pytest.approx(lasting.bytes_per_clock("shared")) == 128
-    assert whole.levels["l2"].bandwidth == lasting.levels["l2"].bandwidth
+    whole, most = lasting.under_load(1), lasting.under_load(0.6)
+    assert (lasting.clock, whole.clock) == pytest.approx((1.98e9, 1.46e9))
+    assert 0.6 * most.clock**3 == pytest.approx(whole.clock**3)
+    assert lasting.under_load(0.1).clock == lasting.under_load(0).clock == lasting.clock
+    beside_memory = lasting.under_load(0.6, 0.5)
+    assert 0.6 * beside_memory.clock**3 == pytest.approx((1 - 0.5 * lasting.memory_power) * whole.clock**3)
+    for level in ("l2", "shared"):
+        assert whole.bytes_per_clock(level) == pytest.approx(lasting.bytes_per_clock(level))
+    assert whole.levels["device"] == lasting.levels["device"]
     assert whole.rates == lasting.rates
-    assert load_machine("h100").under_load(1) == load_machine("h100")  # of the datasheet there is one clock
+    assert load_machine("h100").under_load(1, 1) == load_machine("h100")  # of the datasheet there is one clock
 
 
 def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
     path = tmp_path / "mine.toml"
     path.write_text(
         'name = "mine"\nbase = "h100"\nsms = 100\n[levels.l2]\nbandwidth = 5e12\n'
-        "[sustained]\ndevice = 3e12\nl2 = 4e12\nlaunch = 2e-6\nsingle_warps = 0.5\n"
+        "[sustained]\ndevice = 3e12\nl2 = 4e12\nlaunch = 2e-6\nsingle_warps = 0.5\nclock_of_products = 1.4e9\n"
     )
     mine = load_machine(path)
     assert (mine.sms, mine.levels["l2"].bandwidth, mine.limits) == (100, 5e12, load_machine("h100").limits)
@@ -162,6 +168,8 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
     lasting = mine.as_sustained()
     assert (lasting.levels["device"].bandwidth, lasting.levels["l2"].bandwidth) == (3e12, 4e12)
     assert (lasting.launch, lasting.rates.single_warps) == (2e-6, 0.5)
+    assert lasting.memory_power == 0  # so the clock falls by products alone
+    assert lasting.under_load(1, 1).clock == lasting.under_load(1).clock == 1.4e9
     assert lasting.rates.special == mine.rates.special  # nobody measured it: what the base says is of the base
     assert (lasting.clock, lasting.levels["l2"].coalesced) == (mine.clock, 0.6)
 
@@ -195,6 +203,7 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
             r"'sustained.clock_of_products' is 3e\+09 clocks a second, much more than clock \(1.83e\+09\)",
         ),
         ('base = "h100"\n[levels.l2]\ncoalesced = 2', r"'levels.l2.coalesced' is 2: expected a part"),
+        ('base = "h100"\n[sustained]\nmemory_power = 420', r"'sustained.memory_power' is 420: expected a part"),
         ('base = "h100"\n[sustained]\ndisk = 1', r"'sustained.disk' is not a key of a machine"),
         ('base = "h100"\nlevels = 3', r"'levels' is 3: expected a table"),
         (

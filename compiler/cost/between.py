@@ -6,7 +6,8 @@ Within a piece a warpgroup multiplies while it, or another, computes scores. At 
 the first of each, at the end no scores. If all meet at the end of a piece, as they do where one thread sends the result
 of all, nothing of this hides behind another piece, and what the next one holds is asked for only then. Where each sends
 its own rows (`passes/grids/apart.py`), one begins the next piece while another ends this one; and what a piece holds
-comes when the last product with its place is done (`passes/grids/early.py`).
+comes when the last product with its place is done (`passes/grids/early.py`). By the rates that last, warpgroups that
+wait for it begin together even so, and it comes for all processors at a time.
 
 Conditions part a stream into loops (of whole pieces, and of those that are tested). Where the last product of one loop
 is not carried into the next (`passes/loops/carry.py`), each of them ends and begins as a piece does, but that no
@@ -90,38 +91,53 @@ class Piece:
         return most(most(multiply, compute) + idle - within, 0)
 
 
-def exposed(piece: Piece, overlaps: bool, machine: Machine) -> Amount:
+def exposed(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) -> Amount:
     """Of a piece that follows another in its block, what neither that one nor the next hides; `overlaps`: whether
-    warpgroups end pieces by themselves, so that others work meanwhile. What one does alone adds up anyway. Without
-    scores nothing sets warpgroups apart, so that all are behind their products at a time."""
-    if machine.counts_ends and not piece.has_scores:
+    warpgroups end pieces by themselves, so that others work meanwhile. Even so they begin the next one together where
+    they wait for what it holds, which has one place. Without scores nothing sets warpgroups apart, so that all are
+    behind their products at a time."""
+    if not machine.counts_ends:
+        return 0 if overlaps else piece.alone()
+    if not piece.has_scores:
         return piece.ends()
-    return 0 if overlaps else piece.alone()
+    return 0 if overlaps and not _holds(plan) else piece.alone()
 
 
 def waits_for_tiles(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) -> Amount:
     """Of all warpgroups of a block between two pieces, until what the next one holds is there, and the first tile of
-    its stream, which the producer asks for behind that; `overlaps`: whether it comes early."""
-    tiles = [tile.elements * tile.width for tile in plan.tiles if tile.role == "shared"]
-    if not tiles:
+    its stream, which the producer asks for behind that; `overlaps`: whether it comes early. Blocks whose pieces are
+    alike ask for it at a time: then only the latency hides behind the last scores and products."""
+    if not _holds(plan):
         return 0
-    held = sum(tiles)
-    _, scores, last = piece.step()
-    latency = machine.levels["device"].latency
+    latency, comes = machine.levels["device"].latency, _held(plan) / _bytes_for_each(machine)
     if not overlaps:
-        brought = latency + (held + _first_bytes(plan)) / L2_PORT
-        return most(brought - piece.after, 0)
-    brought = latency + held / L2_PORT - scores - last - piece.after / piece.groups
-    return most(brought, 0)
+        return most(latency + comes + _first_bytes(plan) / L2_PORT - piece.after, 0)
+    if machine.counts_ends:
+        return comes
+    _, scores, last = piece.step()
+    return most(latency + comes - scores - last - piece.after / piece.groups, 0)
+
+
+def _holds(plan: Plan) -> bool:
+    return any(tile.role == "shared" for tile in plan.tiles)
+
+
+def _held(plan: Plan) -> Amount:
+    """Bytes in shared memory that a piece holds while its stream passes."""
+    return sum(tile.elements * tile.width for tile in plan.tiles if tile.role == "shared")
+
+
+def _bytes_for_each(machine: Machine) -> float:
+    """Of device memory, a clock, for an SM while all ask for something: no more than its port passes on."""
+    return min(L2_PORT, machine.bytes_per_clock("device") / machine.sms) if machine.counts_ends else L2_PORT
 
 
 def clocks_of_ends(plan: Plan, machine: Machine) -> Amount:
     """For which a block waits beside the latency of its first load, before its first product and behind its last one:
     until the description of a tensor is there, which the first copy reads from memory itself, and while what it holds
     and its first tile come through the port of its SM, and its results leave through it."""
-    held = sum(tile.elements * tile.width for tile in plan.tiles if tile.role == "shared")
     results = sum(tile.elements * tile.width for tile in plan.tiles if tile.role in LEAVING)
-    return machine.levels["device"].latency + (held + _first_bytes(plan) + results) / L2_PORT
+    return machine.levels["device"].latency + (_held(plan) + _first_bytes(plan) + results) / L2_PORT
 
 
 def _first_bytes(plan: Plan) -> Amount:
@@ -134,14 +150,34 @@ def mean_drains(plan: Plan, sizes: Mapping[str, int]) -> Amount:
     return sum(pieces.mean_loops(sizes) for pieces in plan.streams) if plan.delays else 0
 
 
-def ends_of_block(plan: Plan, machine: Machine, sizes: Mapping[str, int], piece: Piece, waited: Amount) -> Amount:
+def ends_of_block(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], piece: Piece, waited: Amount, powers_first: Amount = False
+) -> Amount:
     """What a block takes longer that has an SM to itself, for a piece that follows no other; `waited`: clocks for which
     a warp waits within the scores of a step."""
     if not machine.counts_ends:
         return piece.alone()
     if not plan.has_scores:
         return piece.ends()
-    return piece.ends() + waited + has_rest(plan, sizes) * (piece.ragged() + waited + slots_of_tests(plan))
+    loops = has_rest(plan, sizes) + choice(powers_first, mean_drains(plan, sizes), 0)
+    return piece.ends() + waited + loops * _tested(plan, piece, waited)
+
+
+def exposed_loops(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], piece: Piece, waited: Amount, powers_first: Amount
+) -> Amount:
+    """What a piece that follows another takes longer since its last loops are of the few tiles that conditions cut, or
+    that are smaller. Where other turns take their powers first, these do not (`passes/speculation`), so that their
+    scores have no product of their warpgroup beside them; else they are turns like all others."""
+    if not machine.counts_ends or not plan.has_scores:
+        return 0
+    loops = has_rest(plan, sizes) + mean_drains(plan, sizes)
+    return choice(powers_first, loops * _tested(plan, piece, waited), 0)
+
+
+def _tested(plan: Plan, piece: Piece, waited: Amount) -> Amount:
+    """What a loop of one turn takes longer, which tests its scores."""
+    return piece.ragged() + waited + slots_of_tests(plan)
 
 
 TESTED = 1.5

@@ -21,6 +21,7 @@ from treadle.compiler.cost.between import (
     clocks_of_ends,
     ends_of_block,
     exposed,
+    exposed_loops,
     has_rest,
     mean_drains,
     mean_steps,
@@ -54,8 +55,8 @@ WARPGROUP_CLOCKS = 100
 """The same where warpgroups have roles: the ring, the start of a product and its way through the tensor core. Not
 measured."""
 
-STEPS_OF_CLOCK = 3
-"""Until how long tensor cores multiply, and at which clock, fit each other."""
+STEPS_OF_CLOCK = 4
+"""Until how long tensor cores multiply and device memory works, and at which clock, fit each other."""
 
 SPILL_CLOCKS = 4
 """For each register that is missing, in each turn: a store and a load of a thread's own memory."""
@@ -121,6 +122,9 @@ class _Round:
     exposed: Amount = 0
     """Of a piece, what does not hide behind another one, nor within it one loop behind another."""
 
+    runs_on: Amount = False
+    """Whether products wait for no scores but those that they multiply: turns take their powers first."""
+
     def clocks(self, warps: Amount) -> Amount:
         """A round of so many warps on one quarter: warps meet by chance, by mean value analysis."""
         waiting = [0.0 for _ in self.stations]
@@ -138,7 +142,7 @@ class _Round:
         return self.fill + self._busy(warps)
 
     def _busy(self, warps: Amount) -> Amount:
-        exposed = sum(self.stations) * EXPOSED
+        exposed = sum(self.stations) * choice(self.runs_on, 0, EXPOSED)
         orderly = most(self.busiest + exposed, computing(warps, self.computed, self.waited))
         return choice(self.orderly, warps * orderly + self.idle + self.exposed, warps * self.busiest)
 
@@ -164,19 +168,21 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     needs = footprint(plan, machine)
     resident = needs.blocks_on(machine)
     blocks = plan.blocks(sizes)
-    clocks = _block_clocks(plan, machine, sizes, blocks, needs.shared_bytes)
+    powers_first = takes_powers_first(plan, machine, needs.shared_bytes) & (made is None or made.powers_first)
+    clocks = _block_clocks(plan, machine, sizes, blocks, powers_first)
     products = sum(used for unit, used in clocks.items() if unit.startswith("tensor"))
     cluster = cluster_of(plan, machine, sizes, products)
     spared = bytes_spared(plan, sizes, cluster)
     clocks["loads"] -= spared / most(blocks, 1) / L2_PORT
-    round_ = _round(plan, machine, sizes, clocks, needs)
+    round_ = _round(plan, machine, sizes, clocks, needs, powers_first)
     drained: Amount = 0
     if made is not None and not made.loops_carry:  # other blocks of an SM hide it
         drained = choice(resident == 1, mean_drains(plan, sizes) * round_.piece.drained(), 0)
         round_ = replace(round_, exposed=drained)
 
     # Beside a block that has an SM to itself nothing hides how it begins and ends.
-    ends = ends_of_block(plan, machine, sizes, round_.piece, _waited(plan) if plan.has_scores else 0)
+    waited = _waited(plan) if plan.has_scores else 0
+    ends = ends_of_block(plan, machine, sizes, round_.piece, waited, powers_first)
     lone = round_.orderly & (resident == 1) if machine.counts_ends else False
     of_blocks = replace(round_, exposed=drained + choice(lone, ends, 0))
 
@@ -200,7 +206,9 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     if np.any(turns):
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
         overlaps = made is None or made.pieces_overlap
-        following = replace(round_, fill=0, exposed=drained + exposed(round_.piece, overlaps, machine))
+        lost = exposed(plan, machine, round_.piece, overlaps)
+        lost = lost + exposed_loops(plan, machine, sizes, round_.piece, waited, powers_first)
+        following = replace(round_, fill=0, exposed=drained + lost)
         filled = following.clocks(warps) + waits_for_tiles(plan, machine, round_.piece, overlaps)
         _, first = beside(1, replace(round_, exposed=drained + ends))
         in_turns = clocks_in_turns(first, filled, blocks, machine)
@@ -233,7 +241,7 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made 
     if found.blocks_per_sm == 0:
         return None
     for _ in range(STEPS_OF_CLOCK if machine.loaded_clock else 0):
-        found = timing(plan, machine.under_load(_part_of_products(found)), sizes, made)
+        found = timing(plan, machine.under_load(*_loads(found)), sizes, made)
     needs, in_turns = found.footprint, bool(found.in_turns)
     if in_turns:
         needs = replace(needs, shared_bytes=bytes_in_turns(plan, needs.shared_bytes, machine))
@@ -254,10 +262,10 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made 
     )
 
 
-def _part_of_products(found: Timing) -> float:
-    """Of the time, for which tensor cores multiply."""
-    busy = sum(used for unit, used in found.units_us.items() if unit.startswith("tensor"))
-    return min(1.0, busy / found.time_us)
+def _loads(found: Timing) -> tuple[float, float]:
+    """Of the time, for which tensor cores multiply, and for which device memory works."""
+    tensor = sum(used for unit, used in found.units_us.items() if unit.startswith("tensor"))
+    return min(1.0, tensor / found.time_us), min(1.0, found.units_us["device memory"] / found.time_us)
 
 
 def least_time(machine: Machine) -> float:
@@ -293,12 +301,12 @@ def _bottleneck(units: Mapping[str, float], total: float) -> str:
 
 
 def _block_clocks(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: Amount, shared_bytes: Amount
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: Amount, powers_first: Amount
 ) -> dict[str, Amount]:
     """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`,
     `issue special` what special functions take of `issue others`."""
     clocks: dict[str, Amount] = defaultdict(float)
-    grouped, powers_first = are_of_warpgroups(plan, machine), takes_powers_first(plan, machine, shared_bytes)
+    grouped = are_of_warpgroups(plan, machine)
     for issue in plan.issues:
         count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
         kind, _, format = issue.kind.partition(" ")
@@ -334,7 +342,12 @@ def _units(clocks: Mapping[str, Amount]) -> dict[str, Amount]:
 
 
 def _round(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], clocks: Mapping[str, Amount], needs: Footprint
+    plan: Plan,
+    machine: Machine,
+    sizes: Mapping[str, int],
+    clocks: Mapping[str, Amount],
+    needs: Footprint,
+    powers_first: Amount,
 ) -> _Round:
     """A quarter of an SM has a quarter of each unit, and of the warps."""
     share = SUB_PARTITIONS / needs.warps
@@ -382,7 +395,8 @@ def _round(
     waited = steps * _waited(plan) if computes_in_order(plan, machine) else 0
     waits = waits + choice(grouped, waited, 0)
     computed = share * in_order
-    return _Round((products, scalars), piece, busiest, fill, waits, computed, waited, grouped, idle)
+    runs_on = powers_first & machine.counts_ends
+    return _Round((products, scalars), piece, busiest, fill, waits, computed, waited, grouped, idle, runs_on=runs_on)
 
 
 def _waited(plan: Plan) -> Amount:

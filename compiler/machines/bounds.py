@@ -47,6 +47,7 @@ TENSOR = Bounds("FLOP a clock of one multiprocessor", 32, 131_072, "GPUs make 51
 PART = Bounds(
     "a part of the rates of rates.tensor", 0.05, 1, "warpgroups reach all of it, single warps about 0.6 or all"
 )
+POWER = Bounds("a part of the power of products", 0.01, 0.95, "the memory of an H100 takes about half of it")
 COALESCED = Bounds("a part of what blocks read alike", 0.01, 1, "GPUs that merge such reads leave half of them or more")
 
 EXP2 = Bounds("results a second of the whole machine", 1e10, 1e15, "GPUs make about 4e12")

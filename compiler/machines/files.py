@@ -191,6 +191,7 @@ def _sustained(table: Table) -> Sustained:
         launch=given("launch", bounds.LAUNCH),
         clock=given("clock", bounds.CLOCK),
         clock_of_products=given("clock_of_products", bounds.CLOCK),
+        memory_power=given("memory_power", bounds.POWER),
         single_warps=given("single_warps", bounds.PART),
         tensor={format: tensor.number(format, bounds.FLOP) for format in TENSOR_FORMATS if tensor.has(format)},
     )

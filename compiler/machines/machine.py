@@ -94,6 +94,8 @@ class Sustained:
     """Clocks a second that its multiprocessors hold."""
     clock_of_products: float | None = None
     """The same while tensor cores multiply all the time: they draw so much power that it falls."""
+    memory_power: float | None = None
+    """The part of what they draw then that device memory draws while it works all the time."""
     single_warps: float | None = None
     """The part of the rates of products that products of single warps reach."""
     tensor: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -119,6 +121,8 @@ class Machine:
     """Clusters of processors; 0 where that is not known."""
     loaded_clock: float = 0.0
     """Clocks a second while tensor cores multiply all the time; 0 where it is `clock`."""
+    memory_power: float = 0.0
+    """The part of the power of such products that device memory takes while it works all the time."""
     counts_ends: bool = False
     """Whether a time holds all that blocks begin and end with (`cost/between.py`): where rates are those that last.
     Sizes are chosen by the datasheet's, without."""
@@ -176,17 +180,31 @@ class Machine:
         single_warps = found.single_warps or rates.single_warps
         per_clock = Rates(rates.float, special, {**rates.tensor, **tensor}, single_warps)
         launch = found.launch or self.launch
-        return replace(lasting, launch=launch, levels=levels, rates=per_clock, loaded_clock=loaded, counts_ends=True)
+        return replace(
+            lasting,
+            launch=launch,
+            levels=levels,
+            rates=per_clock,
+            loaded_clock=loaded,
+            memory_power=found.memory_power or 0.0,
+            counts_ends=True,
+        )
 
     def at_clock(self, clock: float) -> Machine:
-        """The same whose multiprocessors do all that they do at another clock. L2 and device memory have their own."""
-        near = self.levels["shared"]
-        near = replace(near, bandwidth=near.bandwidth * clock / self.clock)
-        return replace(self, clock=clock, levels={**self.levels, "shared": near})
+        """The same whose multiprocessors and L2 do all that they do at another clock. Device memory has its own."""
+        near = dict(self.levels)
+        for name in ("l2", "shared"):
+            near[name] = replace(near[name], bandwidth=near[name].bandwidth * clock / self.clock)
+        return replace(self, clock=clock, levels=near)
 
-    def under_load(self, part: float) -> Machine:
-        """The same while its tensor cores multiply for a part of the time."""
-        return self.at_clock(self.clock + part * (self.loaded_clock - self.clock)) if self.loaded_clock else self
+    def under_load(self, products: float, memory: float = 0.0) -> Machine:
+        """The same while its tensor cores multiply, and device memory works, for these parts of the time. Voltage goes
+        with the clock, so that products draw power in proportion to its third power: at the limit they have what memory
+        leaves. Less than that lets the clock rise, up to the one that the machine has without load."""
+        if not self.loaded_clock or products <= 0:
+            return self
+        left = (1 - self.memory_power * memory) / products
+        return self.at_clock(min(self.clock, self.loaded_clock * left ** (1 / 3)))
 
     def blocks_on_sm(self, warps: Amount, registers_per_thread: Amount, shared_bytes: Amount) -> Amount:
         """How many blocks an SM holds at once; 0 where not even one fits."""

@@ -35,7 +35,7 @@ def write_machine(module: ModuleOp, machine: Machine) -> None:
             del level["coalesced"]
         # The key says the name already; what a level has no number of it does not say.
         data["levels"][name] = {key: value for key, value in level.items() if key != "name" and value not in (0, inf)}
-    del data["loaded_clock"], data["counts_ends"]  # of `sustained`
+    del data["loaded_clock"], data["memory_power"], data["counts_ends"]  # of `sustained`
     if not machine.gpcs:
         del data["gpcs"]
     data["sustained"] = {key: value for key, value in data["sustained"].items() if value}
