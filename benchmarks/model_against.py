@@ -22,6 +22,8 @@ import results
 from gates import markdown
 from model import decide
 from speed.cases import cases
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.bench.predict import Row, found_in_l2, summary
 from treadle.compiler.bench.rates import Rates, with_rates
@@ -34,6 +36,8 @@ from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
 from treadle.compiler.sizes import set_default_sizes
 from treadle.compiler.source import only_function, parse_module
+from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram.map import axes_in_body
 from treadle.dialects.hierarchy import KernelOp
 
 DEVICE, MODEL = "nvidia-h100-80gb-hbm3-2026-11-26", "h100"
@@ -133,10 +137,20 @@ def planned(
     names = [spec.name for spec in specs]
     choosing = names.index(CHOOSING_PASS)
     run_passes(module, specs[:choosing])
+    divide_exactly(module)
     decide(module, {**kernel["group"], **kernel["stream"]}, kernel["warps"])
     run_passes(module, specs[choosing : names.index(LAST_HIERARCHY_PASS) + 1])
     (lowered,) = (op for op in module.walk() if isinstance(op, KernelOp))
     return plan_of(lowered), sizes_of_kernel(lowered, function, each.sizes)
+
+
+def divide_exactly(module: ModuleOp) -> None:
+    """By what several elements are divided by alike, a sum of powers: no kernel on record took its reciprocal yet."""
+    for map in (op for op in module.walk() if isinstance(op, MapOp)):
+        axes = axes_in_body(map)
+        for op in map.body.block.ops:
+            if isinstance(op, arith.DivfOp) and set(axes[op.rhs]) < set(axes[op.lhs]):
+                op.fastmath = arith.FastMathFlagsAttr("none")
 
 
 def share_then(plan: Plan, machine: Machine, sizes: Mapping[str, int], kernel: Mapping[str, Any]) -> float | None:
