@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from treadle.compiler.layouts.box_order import is_ordered
 from treadle.compiler.layouts.conversions import BARRIER
 from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
+from treadle.compiler.layouts.run_order import runs_of
 from treadle.compiler.layouts.sectors import Traffic
 from treadle.compiler.lowering.conversions import staging_rows, staging_wavefronts
 from treadle.compiler.machines import Machine
@@ -209,8 +210,8 @@ class _Stager:
 
     def why_not(self, op: GlobalAccess, alignment: int) -> str:
         """Why an access that asks for sectors twice where rows are aligned to so many bytes goes no other way."""
-        if op.place is not None:
-            return "its rows lie where data or steps of positions say, and may share sectors"
+        if op.place is not None and not _has_runs(op):
+            return "its elements lie one by one where data or steps of positions say, and may share sectors"
         if isinstance(op, cuda.CopyOp):
             return BY_LANES if is_boxed(op.tile.type) and not is_ordered(op) else "its rows overlap"
         if isinstance(op.parent_op(), cuda.SelectOp):
@@ -254,15 +255,24 @@ def _rounded(bytes: int) -> int:
 
 def _may_meet(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
     """Whether all threads that come to an access may meet there: the block, before its roles if it has some, or behind
-    their products, its consumers. Of pieces that are selected each thread has one of its own; and what is scattered has
-    no rows to copy in the order of sectors."""
-    if isinstance(op.parent_op(), cuda.SelectOp) or op.place is not None:
+    their products, its consumers. Of pieces that are selected each thread has one of its own; and what is scattered may
+    have no runs to copy in the order of sectors."""
+    if isinstance(op.parent_op(), cuda.SelectOp) or (op.place is not None and not _has_runs(op)):
         return False
     roles = cuda.roles_of(kernel)
     if roles is None or not roles.is_ancestor(op):
         return True
     hands = cuda.ORDERING
     return _is_last(op, kernel) and not any(isinstance(each, hands) for later in _behind(op) for each in later.walk())
+
+
+def _has_runs(op: GlobalAccess) -> bool:
+    """Whether rows of what is scattered follow each other, in its tile or the one on its way."""
+    type = op.piece_type
+    if is_shared(type):
+        return runs_of(op, type) is not None
+    layout = layout_of(type)
+    return runs_of(op, cuda.StagedAttr(0, EVERYWHERE, staging_rows(layout, layout, type)).tile(type)) is not None
 
 
 def _is_last(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:

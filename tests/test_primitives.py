@@ -121,6 +121,11 @@ USES = {
         "const sector_order<__half, 1> order(h + t, 8, 65, 65, 1); const auto [row, column, is_there] = order[t];"
         "f2[t] = h[row * 65 + column + is_there + order.count];"
     ),
+    "run_order": (
+        "const run_order<__half, 1, 8, 65> order(8, 65, 65, 1); const int run = order.run(t);"
+        "const auto [row, column, is_there] = order.find(t, run, h + t);"
+        "f2[t] = h[row * 65 + column + is_there + order.count(run)];"
+    ),
     "copy_async_if": (
         "copy_async_if(vec<8>(s + 8 * t), vec<8>(h), t < 9); copy_async_if(vec<1>(s), vec<1>(h), t < 9, t < 3);"
     ),

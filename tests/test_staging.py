@@ -147,9 +147,6 @@ def test_each_access_of_each_entry(name: str, arch: str) -> None:
             if roles is not None and roles.is_ancestor(op) and not is_behind_products(op, roles):
                 assert op.staged is None
                 continue
-            if op.place is not None:  # rows that lie where data say are in no order of sectors
-                assert op.staged is None
-                continue
             spared = spares(op, kernel, alignment)
             entry = alignment if max(op.width_list) > 1 else cuda.alignments(kernel)[0]
             if (products and isinstance(op, cuda.LoadOp)) or (roles is not None and max(op.width_list) == 1):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.layouts.operations import span_of_rows, width_at
+from treadle.compiler.layouts.operations import dealt_runs, span_of_rows, width_at
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda import WHOLE_SECTORS, CopyOp, KernelOp, LoadOp, threads_at
 from treadle.dialects.cuda.layout import LayoutAttr
@@ -56,6 +56,8 @@ def _times(op: LoadOp | CopyOp, entry: Entry, threads: int, alignment: int) -> i
         return -(-registers * threads // (width * positions))
     if positions == 1:
         return threads
+    if (runs := dealt_runs(op, alignment)) is not None:  # each warp asks for the entries of all
+        return -(-runs.total * threads // (WARP * positions))
     span = span_of_rows(op, threads) if alignment >= WHOLE_SECTORS else None
     return -(-prod(rows_of(op.piece_type).shape) // (width * positions)) if span is None else span // width
 

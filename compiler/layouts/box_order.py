@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
+from treadle.compiler.layouts.run_order import runs_of
 from treadle.compiler.layouts.sectors import SECTOR_BYTES
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -26,6 +27,7 @@ from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.runs import SWIZZLED_ROWS
 from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes, is_boxed
 from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.dialects.diagram.place import axes_of_forms, entries_in
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,20 @@ def row_and_column(tile: Attribute) -> tuple[str, str]:
 
 
 def is_ordered(op: GlobalAccess) -> bool:
-    """Whether an access is a copy by lanes that is dealt so: to boxes, of rows that lie in their order and are all in
-    the array, of formats that lanes store where they are aligned to less than they copy."""
+    """Whether an access is a copy by lanes that is dealt so: to boxes, of rows that follow each other and are all
+    in the array, of formats that lanes store where they are aligned to less than they copy."""
     return (
         isinstance(op, cuda.CopyOp)
         and is_boxed(op.tile.type)
         and not op.is_outward
-        and op.place is None
-        and not op.divisors
-        and not op.padding
         and format_bytes(op.tile.type) < WORD
+        and (_is_one_run(op) if op.place is not None else not op.divisors and not op.padding)
     )
+
+
+def _is_one_run(op: cuda.CopyOp) -> bool:
+    """Whether data say where a tile lies, and nothing about its rows."""
+    runs = runs_of(op, op.tile.type)
+    entries = entries_in((*op.forms.values(), *(form for form, _ in op.padding)))
+    asked = {axis for entry in entries for axis in entry.axes} | {*axes_of_forms(form for form, _ in op.padding)}
+    return runs is not None and runs.total == 1 and not asked & {runs.row, runs.column}

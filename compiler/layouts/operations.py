@@ -13,6 +13,7 @@ from treadle.compiler.layouts.copies import copy_access, line_span
 from treadle.compiler.layouts.digits import cut
 from treadle.compiler.layouts.fragments import fragment
 from treadle.compiler.layouts.order import sector_requests
+from treadle.compiler.layouts.run_order import RunOrder, Runs, in_order, runs_of
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic, dense_strides, traffic, traffic_of_requests
 from treadle.compiler.layouts.vectors import MOST_BYTES, widest_copy, widest_fragment, widest_in_memory
 from treadle.dialects import cuda
@@ -25,6 +26,9 @@ from treadle.dialects.diagram.place import axes_of_forms
 
 ASSUMED_SIZE = 4096
 """Size of a symbolic axis where traffic must be told before launch: its rows then begin at whole lines."""
+
+APART = 1 << 40
+"""Elements from one run of rows that data choose to the next: none shares a sector with another."""
 
 
 def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
@@ -131,6 +135,8 @@ def traffic_of(
             return traffic_of_requests((), bytes)
         requests = sector_requests(counts, steps, base // bytes, width, bytes)
         return traffic_of_requests((tuple(at * bytes for at in request) for request in requests), width * bytes, base)
+    if (runs := dealt_runs(op, aligned)) is not None:
+        return _traffic_of_runs(op, runs, aligned, steps, base, inside)
     if is_ordered(op):
         width = width_at(op, aligned)
         requests = box_order(op.piece_type, inside, steps, base // bytes, width).requests()
@@ -138,15 +144,39 @@ def traffic_of(
     return traffic(access_of(op, threads, aligned), steps, bytes, base, inside)
 
 
+def _traffic_of_runs(
+    op: GlobalAccess, runs: Runs, aligned: int, strides: Mapping[str, int], base: int, inside: Mapping[str, int]
+) -> Traffic:
+    """Of runs that begin as they would in order, but lie apart."""
+    width, bytes, down = width_at(op, aligned), format_bytes(op.buffer_type), strides.get(runs.row, 0)
+    has = inside[runs.row] if runs.row and runs.total == 1 else runs.rows, inside[runs.column]
+    order = RunOrder(runs.rows, runs.columns, has, down, strides[runs.column], width, bytes)
+    every = enumerate(in_order(runs, strides, inside))
+    requests = order.requests([(number * APART + base // bytes + start, rows) for number, (start, rows) in every])
+    return traffic_of_requests((tuple(at * bytes for at in request) for request in requests), width * bytes)
+
+
 def is_dealt_by_sectors(op: GlobalAccess, aligned: int) -> bool:
     """Whether an access looks where in its sector each row begins: in variants for rows that begin anywhere, and where
     rows of the tile are no whole sectors or take no vectors of 16 bytes; of fragments, where they are staged."""
-    if (
-        op.place is not None
-        or not (isinstance(op, cuda.CopyOp) or op.is_staged(aligned))
-        or is_one_request(tile := dealt_tile(op))
-        or is_boxed(tile)
-    ):
+    return op.place is None and looks_at_sectors(op, aligned)
+
+
+def dealt_runs(op: GlobalAccess, aligned: int) -> Runs | None:
+    """The runs of an access to rows that lie where data say, if it looks where in its sector each of them begins: in
+    the variants in which other accesses do."""
+    if op.place is None:
+        return None
+    tile = dealt_tile(op)
+    looks = aligned < SECTOR_BYTES and not is_ordered(op) if is_boxed(tile) else looks_at_sectors(op, aligned)
+    return runs_of(op, tile) if looks else None
+
+
+def looks_at_sectors(op: GlobalAccess, aligned: int) -> bool:
+    """Whether the block looks where in its sector each row of a tile begins that is not in boxes, if it can."""
+    if not (isinstance(op, cuda.CopyOp) or op.is_staged(aligned)):
+        return False
+    if is_one_request(tile := dealt_tile(op)) or is_boxed(tile):
         return False
     extents = extents_of(tile)
     whole = bool(extents) and extents[-1] != 1 and extents[-1] * format_bytes(op.buffer_type) % SECTOR_BYTES == 0

@@ -51,6 +51,59 @@ struct sector_order {
   }
 };
 
+// primitive: run_order
+// Deals runs of ROWS x COLUMNS, whose beginnings data say, slot by slot of WIDTH neighbours: each run has slots of its
+// own, whole sectors of 32 bytes, so that no two requests of warps ask for one. Each line (a row, or a column of a run
+// whose rows are neighbours) is turned by how far into a sector it begins: what its last sector holds comes with the
+// first. Lines that nearly touch are one line, from the sector on in which the run begins.
+template <class T, int WIDTH, int ROWS, int COLUMNS>
+struct run_order {
+  struct Slot {
+    int row, column;
+    bool is_there;
+  };
+  static constexpr int SECTOR = 32 / int(sizeof(T));
+  bool is_turned, is_together, is_near;
+  int lines, pitch, skew;  // lines of a run; slots of one, in elements; more elements before each than the one before
+  int places;              // of a line, those in the gap behind it left out
+  int span;                // slots of a run, in elements
+
+  // Of rows and columns, as many as the array has.
+  __device__ __forceinline__ run_order(int rows, int columns, int64_t row_stride, int64_t column_stride) {
+    is_turned = ROWS > 1 && row_stride == 1 && column_stride != 1;
+    is_together = column_stride == 1 || is_turned;
+    const int64_t stride = is_turned ? column_stride : row_stride;
+    const int length = is_turned ? ROWS : COLUMNS, has = is_turned ? rows : columns;
+    lines = is_turned ? COLUMNS : ROWS;
+    is_near = ROWS > 1 && is_together && 0 < has && has <= stride && stride < has + SECTOR;
+    pitch = is_near ? int(stride) : (length + SECTOR - 1) / SECTOR * SECTOR;
+    places = is_near ? has : length;
+    skew = is_near || !is_together ? 0 : int(stride & (SECTOR - 1));
+    const int reach = is_near ? (lines - 1) * pitch + has + SECTOR - WIDTH : lines * pitch;
+    span = (reach + SECTOR - 1) / SECTOR * SECTOR;
+  }
+
+  // Slots of so many runs, whole warps of them.
+  __device__ __forceinline__ int count(int runs) const { return (runs * span / WIDTH + 31) / 32 * 32; }
+
+  // Whether lines that nearly touch are shorter than the tile's: no slot has what is behind them.
+  __device__ __forceinline__ bool has_gaps() const { return is_near && places < (is_turned ? ROWS : COLUMNS); }
+
+  __device__ __forceinline__ int run(int slot) const { return int(uint32_t(slot * WIDTH) / uint32_t(span)); }
+
+  // What a slot of a run holds that begins there.
+  __device__ __forceinline__ Slot find(int slot, int run, const T* begin) const {
+    const int before = is_together ? int(reinterpret_cast<size_t>(begin) / sizeof(T) % SECTOR) : 0;
+    const int at = slot * WIDTH - run * span - (is_near ? before : 0);
+    const int line = int(uint32_t(at < 0 ? 0 : at) / uint32_t(pitch));
+    int place = at - line * pitch;
+    if (!is_near) place -= (before + line * skew) & (SECTOR - 1);
+    if (!is_near && place < 0) place += pitch;
+    const bool is_there = at >= 0 && line < lines && place < places;
+    return is_turned ? Slot{place, line, is_there} : Slot{line, place, is_there};
+  }
+};
+
 // primitive: before_in_sector
 // How many elements of its sector a line begins behind; none if those that follow each other are no neighbours.
 template <class T>

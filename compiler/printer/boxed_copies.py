@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from treadle.compiler.layouts.box_order import is_ordered
+from treadle.compiler.layouts.box_order import is_ordered, row_and_column
+from treadle.compiler.layouts.run_order import Runs, runs_of
 from treadle.compiler.printer.addresses import AddressPrinter
 from treadle.compiler.printer.indices import strided
 from treadle.compiler.printer.lane_walk import Walk, along_row, valid_at
 from treadle.compiler.printer.ordered_copies import OrderedCopyPrinter
+from treadle.compiler.printer.run_copies import RunCopyPrinter
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.scattered import Scattered, axes_asked
 from treadle.compiler.printer.stored_copies import StoredCopyPrinter
@@ -37,15 +39,44 @@ class BoxedCopyPrinter:
     def copy(self, op: cuda.CopyOp, fixed: Callable[[cuda.CopyOp], dict[Entry, str]]) -> None:
         """`fixed` loads entries that all rows have together."""
         if is_ordered(op):
-            return OrderedCopyPrinter(self.kernel, self.addresses).copy(op)
-        walk = self._walk(op)
+            names = {} if op.place is None else fixed(op)
+            self._wait_within(op)
+            return OrderedCopyPrinter(self.kernel, self.addresses).copy(op, names)
         if op.place is None:
-            return self._in_order(op, walk)
-        asked = axes_asked(op)
+            return self._in_order(op, self._walk(op))
+        runs = runs_of(op, op.tile.type)
+        if runs is None:
+            return self._row_by_row(op, fixed)
+        kernel, whole = self.kernel, f"ALIGNED >= {cuda.WHOLE_SECTORS}"
+        if cuda.WHOLE_SECTORS not in cuda.alignments(kernel.kernel):
+            return self._by_runs(op, runs, fixed)
+        with kernel.names.scope(), kernel.text.block(f"if constexpr ({whole})", "} else {"):
+            self._row_by_row(op, fixed)
+        kernel.text.depth += 1
+        self._by_runs(op, runs, fixed)
+        kernel.text.depth -= 1
+        kernel.text.line("}")
+
+    def _row_by_row(self, op: cuda.CopyOp, fixed: Callable[[cuda.CopyOp], dict[Entry, str]]) -> None:
+        walk, asked = self._walk(op), axes_asked(op)
         names = fixed(op) if walk.row not in asked else self._entries(op, walk, asked)
+        self._wait_within(op)
+        self._scattered(op, walk, asked, names)
+
+    def _wait_within(self, op: cuda.CopyOp) -> None:
         if (wait := wait_within(op)) is not None:
             self.wait(wait)
-        self._scattered(op, walk, asked, names)
+
+    def _by_runs(self, op: cuda.CopyOp, runs: Runs, fixed: Callable[[cuda.CopyOp], dict[Entry, str]]) -> None:
+        boxes, names = boxes_of(op.tile.type), fixed(op)
+        row, column = row_and_column(op.tile.type)
+        shape = f"{boxes.span.data}, {boxes.rows}, {format_bytes(op.tile.type)}"
+
+        def place(indices: Mapping[str, str]) -> str:
+            here = f"{indices.get(row, '0')}, {indices.get(column, '0')}"
+            return f"{self.kernel.values[op.tile]}[{self.kernel.call('in_boxes')}<{shape}>({here})]"
+
+        RunCopyPrinter(self.kernel, self.addresses).copy(op, runs, names, place, lambda: self._wait_within(op))
 
     def _walk(self, op: cuda.CopyOp) -> Walk:
         kernel, boxes, axes = self.kernel, boxes_of(op.tile.type), axes_of(op.tile.type)

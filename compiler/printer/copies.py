@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 
 from treadle.compiler.layouts.copies import line_span
-from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request, span_of_rows
+from treadle.compiler.layouts.operations import is_one_request, looks_at_sectors, span_of_rows
+from treadle.compiler.layouts.run_order import Runs, runs_of
 from treadle.compiler.printer.addresses import AddressPrinter
 from treadle.compiler.printer.boxed_copies import BoxedCopyPrinter
 from treadle.compiler.printer.dealt import DealtPrinter
 from treadle.compiler.printer.indices import scaled, strided
+from treadle.compiler.printer.run_copies import RunCopyPrinter
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.scattered import Rows, Scattered, axes_asked
 from treadle.compiler.printer.writer import KernelWriter
@@ -47,6 +49,7 @@ class CopyPrinter:
         self.addresses = addresses
         self.dealt = DealtPrinter(kernel, addresses)
         self.boxed = BoxedCopyPrinter(kernel, addresses)
+        self.runs = RunCopyPrinter(kernel, addresses)
         self.fixed: dict[Entry, str] = {}
         """The names of the entries of what is copied, where it has one of each."""
         self.running: dict[cuda.CopyOp, Running] = {}
@@ -64,10 +67,10 @@ class CopyPrinter:
         if is_boxed(op.tile.type):
             return self.boxed.copy(op, self._fixed)
         if op.place is not None:
-            return self._gather(op)
+            return self._gather(op, below)
         if is_one_request(op.tile.type) or op.divisors:
             return self._copy_linear(op, wide_axes(op), together=False)
-        if self._is_dealt(op) or below <= cuda.WHOLE_SECTORS:
+        if self._whole_or_less(op, below):
             return self.dealt.copy(op)
         with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr ({WHOLE})", "} else {"):
             self._copy_whole(op, wide_axes(op))
@@ -76,20 +79,40 @@ class CopyPrinter:
         self.kernel.text.depth -= 1
         self.kernel.text.line("}")
 
-    def _gather(self, op: cuda.CopyOp) -> None:
+    def _gather(self, op: cuda.CopyOp, below: int) -> None:
         """A copy of what is scattered: where rows are whole sectors row by row, so that each asks for its entries once;
-        else vector by vector."""
-        wide = wide_axes(op)
+        elsewhere run by run, where rows begin; vector by vector if there are no runs."""
+        wide, narrow = wide_axes(op), self._whole_or_less(op, below)
+        runs = None if is_one_request(op.tile.type) else runs_of(op, op.tile.type)
         self.fixed = self._fixed(op)
-        span = span_of_rows(op, self.kernel.threads) if self.has_whole_sectors else None
-        if span is None:
+        span = span_of_rows(op, self.kernel.threads)
+        if runs is None and (span is None or not self.has_whole_sectors):
             return self._copy_linear(op, wide)
+        if runs is not None and narrow:
+            return self._gather_runs(op, runs)
         with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr ({WHOLE})", "} else {"):
-            self._gather_rows(op, wide, span)
+            if span is None:
+                self._copy_linear(op, wide)
+            else:
+                self._gather_rows(op, wide, span)
         self.kernel.text.depth += 1
-        self._copy_linear(op, wide)
+        if runs is None:
+            self._copy_linear(op, wide)
+        else:
+            self._gather_runs(op, runs)
         self.kernel.text.depth -= 1
         self.kernel.text.line("}")
+
+    def _whole_or_less(self, op: cuda.CopyOp, below: int) -> bool:
+        """Whether no variant in which a copy stands finds rows to be whole sectors."""
+        return self._is_dealt(op) or below <= cuda.WHOLE_SECTORS
+
+    def _gather_runs(self, op: cuda.CopyOp, runs: Runs) -> None:
+        def place(indices: Mapping[str, str]) -> str:
+            offset = self.kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+            return f"{self.kernel.values[op.tile]}[{offset}]"
+
+        self.runs.copy(op, runs, self.fixed, place, lambda: None)
 
     def _fixed(self, op: cuda.CopyOp) -> dict[Entry, str]:
         """The names of the entries of a tile that has one, loaded before its loops."""
@@ -132,7 +155,7 @@ class CopyPrinter:
 
     def _is_dealt(self, op: cuda.CopyOp) -> bool:
         """Whether a copy looks where in its sector each row begins in all variants of the kernel."""
-        return not self.has_whole_sectors or is_dealt_by_sectors(op, cuda.WHOLE_SECTORS)
+        return not self.has_whole_sectors or looks_at_sectors(op, cuda.WHOLE_SECTORS)
 
     def _copy_whole(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
         """A copy of rows that are whole sectors, at the widest vector."""

@@ -112,7 +112,8 @@ class StagedPrinter:
         bounds = list(zip(op.bound_axes, op.limits, strict=True))
         begins = list(zip(op.begun_axes, op.begins, strict=True))
         ways = (buffer, tile.result) if isinstance(op, cuda.LoadOp) else (tile.result, buffer)
-        copy = cuda.CopyOp(ways[0], op.offsets, ways[1], bounds, op.width_list, is_asynchronous, begins, op.padding)
+        inside = op.padding, op.scatter
+        copy = cuda.CopyOp(ways[0], op.offsets, ways[1], bounds, op.width_list, is_asynchronous, begins, *inside)
         self.copies.move(copy, _below(op))
         _forget(copy, tile)
 

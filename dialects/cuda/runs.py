@@ -17,15 +17,24 @@ def rows_of_run(forms: Sequence[Linear], axis: str, rows: int, begins_at: Callab
     """How many of the rows of a tile along an axis a box brings together: the most within which no entry changes and
     one position grows with the row, by one, as the others stay; they divide the rows, and are whole swizzles or fit
     into one. `begins_at` says whether tiles begin at multiples of a number. 1 where each row lies for itself."""
-    limits = [number for form in forms for term in form.terms for number in _steady(term, axis)]
-    length = gcd(rows, *limits)
-    while limits and length > 1 and not begins_at(length):
-        length = length // 2 if length % 2 == 0 else 1
+    length = following(forms, axis, rows, begins_at)
     if length % SWIZZLED_ROWS:
         length = gcd(length, SWIZZLED_ROWS)
     while length > MOST_ROWS:
         length //= 2
-    return length if moving(forms, axis) is not None else 1
+    return length
+
+
+def following(forms: Sequence[Linear], axis: str, rows: int, begins_at: Callable[[int], bool]) -> int:
+    """How many of the rows of a tile along an axis follow each other in the array, from multiples of that number on: no
+    entry changes, and one position grows with the row, by one, as the others stay. They divide the rows."""
+    if moving(forms, axis) is None:
+        return 1
+    limits = [number for form in forms for term in form.terms for number in _steady(term, axis)]
+    length = gcd(rows, *limits)
+    while limits and length > 1 and not begins_at(length):
+        length = length // 2 if length % 2 == 0 else 1
+    return length
 
 
 def moving(forms: Sequence[Linear], axis: str) -> int | None:
