@@ -93,9 +93,15 @@ def _told(each: Variant) -> Iterator[str]:
             f"{each.traffic.requests:,} requests, {_sectors(each.traffic)}{apart}{waits}"
         )
     if each.boxes.requests:
-        yield f"{each.boxes.requests:,} tensor copies, {_sectors(each.boxes)}"
+        yield f"{each.boxes.requests:,} tensor copies, {_sectors_of_boxes(each.boxes)}"
 
 
 def _sectors(moved: Traffic) -> str:
     """`64 sectors, the fewest are 60`"""
     return f"{moved.sectors:,} sectors{'' if moved.is_fewest else f', the fewest are {moved.fewest_sectors:,}'}"
+
+
+def _sectors_of_boxes(moved: Traffic) -> str:
+    """`576 sectors, the fewest of boxes (544 of rows that are not cut)`"""
+    cut = "" if moved.is_fewest else f", the fewest of boxes ({moved.fewest_sectors:,} of rows that are not cut)"
+    return f"{moved.sectors:,} sectors{cut}"

@@ -16,6 +16,7 @@ from treadle.passes._staging import why_not_staged
 BoxesOp = TensorCopyOp | cuda.TensorGatherOp
 
 BOXES = "boxes have at most 128 bytes of a row, and where it begins inside a sector two of them share one"
+"""Each asks for a sector once, and no instruction asks for those of two: so many are the fewest of tensor copies."""
 
 
 def moved_at(op: GlobalAccess | BoxesOp, kernel: cuda.KernelOp, alignment: int) -> Traffic:
@@ -39,8 +40,11 @@ def beyond_lines(kernel: cuda.KernelOp, alignment: int) -> Iterator[str]:
         moved = moved_at(op, kernel, alignment)
         if moved.is_fewest:
             continue
-        why = why_not_staged(op, kernel, alignment) if isinstance(op, GlobalAccess) else BOXES
-        told = f"{_name(op)}: {moved.sectors:,} sectors, the fewest are {moved.fewest_sectors:,}: {why}"
+        if isinstance(op, GlobalAccess):
+            least, why = f"the fewest are {moved.fewest_sectors:,}", why_not_staged(op, kernel, alignment)
+        else:
+            least, why = f"the fewest of boxes, {moved.fewest_sectors:,} of rows that are not cut", BOXES
+        told = f"{_name(op)}: {moved.sectors:,} sectors, {least}: {why}"
         found[told] = found.get(told, 0) + 1
     for told, times in found.items():
         yield told if times == 1 else f"{told} (in {times} places)"
