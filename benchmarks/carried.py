@@ -15,8 +15,9 @@ PRESET = 2
 """Of xz: with more it takes minutes for little."""
 
 
-def pack(names: Iterable[str], archive: Path) -> int:
-    """Cubins of the cache by name, what ptxas said of them, and their check sums; the bytes of the archive."""
+def pack(names: Iterable[str], archive: Path, others: Iterable[Path] = ()) -> int:
+    """Cubins of the cache by name, what ptxas said of them, and their check sums, and other files and folders of the
+    cache; the bytes of the archive."""
     from treadle.runtime.cache import CHECKSUM, cache_directory
 
     folder = cache_directory()
@@ -26,6 +27,8 @@ def pack(names: Iterable[str], archive: Path) -> int:
             cubin = folder / "cubin" / name
             for path in (cubin, cubin.with_suffix(".log"), cubin.with_name(f"{name}{CHECKSUM}")):
                 packed.add(path, path.relative_to(folder))
+        for path in others:
+            packed.add(path, path.relative_to(folder))
     partial.replace(archive)
     return archive.stat().st_size
 

@@ -46,6 +46,13 @@ SMALL = {
     "matmul": ("m=70", "n=72", "k=200"),
     "softmax": (),
     "two_kernels": (),
+    "attention_causal": ("b=1", "h=2", "q=200", "x=200"),
+    "attention_window": ("b=1", "h=2", "q=200", "x=200"),
+    "attention_mixed": ("b=1", "h=2", "q=120", "x=208"),
+    "attention_paged": (),
+    "matmul_epilogue": ("t=70", "o=72", "i=200"),
+    "swiglu": (),
+    "embedding": (),
 }
 """Programs for the sanitizer, at sizes with full and partial pieces."""
 
@@ -106,6 +113,12 @@ def runs() -> Iterator[tuple[str, Sequence[str]]]:
 SUITES = {"test_torch_modules.py": 4, "test_torch.py": 8, "test_torch_training.py": 8, "test_torch_families.py": 16}
 """Tests that compare modules with eager PyTorch, and in how many parts: kernels are derived for half a minute each."""
 
+FIRST_SUITES = {"test_torch_modules.py": 8, "test_torch.py": 16}
+"""Those of a run that begins with what nobody measured, in smaller parts: what has ended is known when time is up."""
+
+KEPT_FOR_SUITES = "TREADLE_TEST_CACHE"
+"""Names the cache folder of the tests (`tests/conftest.py`)."""
+
 LONG = 3
 """How many times the limit of a test one of those may take."""
 
@@ -119,13 +132,15 @@ def test_commands(machines: Sequence[str]) -> dict[str, list[str]]:
     }
 
 
-def suite_commands() -> dict[str, list[str]]:
-    """The suites of modules as `make test-all` runs them, with modules and tensors on the device."""
+def suite_commands(suites: Mapping[str, int] = SUITES, device: str = "cuda") -> dict[str, list[str]]:
+    """The suites of modules as `make test-all` runs them, with modules and tensors on the device; or only those of
+    their tests that could, where they are."""
+    where = ("--device", "cuda") if device == "cuda" else ("--movable",)
     return {
-        f"{file} --device cuda --part {part}/{parts}": _pytest(
-            f"tests/{file}", "--all", "--device", "cuda", "--part", f"{part}/{parts}", "-rs"
+        f"{file} {' '.join(where)} --part {part}/{parts}": _pytest(
+            f"tests/{file}", "--all", *where, "--part", f"{part}/{parts}", "-rs"
         )
-        for file, parts in SUITES.items()
+        for file, parts in suites.items()
         for part in range(1, parts + 1)
     }
 
@@ -138,12 +153,16 @@ def find_sanitizer() -> str | None:
     return shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
 
 
-def sanitizer_commands(sanitizer: str, machines: Sequence[str]) -> dict[str, list[str]]:
+def sanitizer_commands(
+    sanitizer: str, machines: Sequence[str], is_wanted: Callable[[str, str, str], bool] = lambda *_: True
+) -> dict[str, list[str]]:
+    """Of the first machine before others; `is_wanted` is asked by what is told of a command, program and machine."""
     return {
-        _told(tool, program, sizes, machine): [*_under(sanitizer, tool), *treadle_run(program, sizes, machine)]
+        what: [*_under(sanitizer, tool), *treadle_run(program, sizes, machine)]
+        for machine in machines
         for tool in TOOLS
         for program, sizes in SMALL.items()
-        for machine in machines
+        if is_wanted(what := _told(tool, program, sizes, machine), program, machine)
     }
 
 
@@ -166,11 +185,14 @@ def run_all(
     workers: int = 1,
     until: float = FOREVER,
     found: Callable[[Done], object] = lambda done: None,
+    environment: Mapping[str, str] | None = None,
 ) -> list[Done]:
-    """Some at a time, told as they end; those that have not begun at `until`, of the monotonic clock, are left out."""
+    """Some at a time, told as they end; those that have not begun at `until`, of the monotonic clock, are left out.
+    `environment` is added to ours."""
     done: list[Done] = []
+    added = environment or {}
     with ThreadPoolExecutor(workers) as pool:
-        begun = [pool.submit(_run_in_time, what, command, limit, until) for what, command in commands.items()]
+        begun = [pool.submit(_run_in_time, what, command, limit, until, added) for what, command in commands.items()]
         for each in as_completed(begun):
             done.append(each.result())
             found(done[-1])
@@ -178,16 +200,27 @@ def run_all(
     return done
 
 
-def _run_in_time(what: str, command: Sequence[str], limit: float, until: float) -> Done:
+def _run_in_time(what: str, command: Sequence[str], limit: float, until: float, environment: Mapping[str, str]) -> Done:
     left = until - monotonic()
-    return run_one(what, command, min(limit, left)) if left > 0 else Done(what, False, 0.0, "not run: the time is over")
+    if left <= 0:
+        return Done(what, False, 0.0, NOT_RUN)
+    return run_one(what, command, min(limit, left), environment)
 
 
-def run_one(what: str, command: Sequence[str], limit: float) -> Done:
+NOT_RUN = "not run: the time is over"
+
+
+def run_one(what: str, command: Sequence[str], limit: float, environment: Mapping[str, str] | None = None) -> Done:
     """With all processes that it starts: those of a tool, too, end with it."""
     start = perf_counter()
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, **(environment or {})},
     )
     try:
         said, _ = process.communicate(timeout=limit)

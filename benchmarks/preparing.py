@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import carried
 import checks
+import known
 import programs
+from ways import path_of, ways_of
 
 if TYPE_CHECKING:
     from speed.cases import Case
@@ -121,26 +126,84 @@ class Way:
         return f"{self.program}, {self.what}"
 
 
-Wanted = Program | Rates | Launched | Way
+@dataclass(frozen=True)
+class TakenApart:
+    """One of the ways to make a case's kernels, by its number; they are in the cache (`ways.py`)."""
+
+    case: Case
+    machine: str
+    number: int
+
+    def cuda(self) -> str:
+        return ways_of(self.case, self.machine)[self.number].cuda
+
+    def __str__(self) -> str:
+        return f"{self.case}, {ways_of(self.case, self.machine)[self.number].what}"
 
 
-def programs_of(parts: Sequence[str], machines: Sequence[str], quick: bool) -> list[Wanted]:
-    """In the order of the parts: of cases and predictions for the first machine, of what is tested for every one."""
+@dataclass(frozen=True)
+class OfSuites:
+    """A kernel that a suite of modules derived, by the file where its cache keeps it."""
+
+    kept: Path
+    machine: str
+
+    def cuda(self) -> str:
+        return json.loads(self.kept.read_text(encoding="utf-8"))["cuda"]
+
+    def __str__(self) -> str:
+        return f"the suites' {self.kept.stem}"
+
+
+Wanted = Program | Rates | Launched | Way | TakenApart
+
+
+def programs_of(
+    parts: Sequence[str], machines: Sequence[str], quick: bool, unmeasured: str | None = None
+) -> list[Wanted]:
+    """In the order of the parts: of cases and predictions for the first machine, of what is tested for every one. With
+    the name of an `unmeasured` device, only cases of which no result holds a time of it."""
     makers: dict[str, Callable[[], Iterator[Wanted]]] = {
-        "speed": lambda: _of_speed(machines, quick),
+        "speed": lambda: _of_speed(machines, quick, unmeasured),
+        "ablation": lambda: _of_ablation(machines, unmeasured),
         "launch": lambda: _of_launches(machines),
         "tune": lambda: _of_tuning(machines),
         "predict": lambda: _of_predictions(machines),
-        "sanitizer": lambda: _of_runs(checks.SMALL.items(), machines),
-        "tests": lambda: _of_runs(checks.runs(), machines),
+        "sanitizer": lambda: of_runs(checks.SMALL.items(), machines),
+        "tests": lambda: of_runs(checks.runs(), machines),
     }
     return [program for part, make in makers.items() if part in parts for program in make()]
 
 
-def _of_speed(machines: Sequence[str], quick: bool) -> Iterator[Wanted]:
+def _of_speed(machines: Sequence[str], quick: bool, unmeasured: str | None) -> Iterator[Wanted]:
+    yield from (
+        Program(case.program, case.open_sizes, machines[0], fixed=True) for case in cases_of_speed(quick, unmeasured)
+    )
+
+
+def cases_of_speed(quick: bool, unmeasured: str | None = None) -> list[Case]:
+    """All, or those that no result of a device holds."""
     from speed.cases import cases
 
-    yield from (Program(case.program, case.open_sizes, machines[0], fixed=True) for case in cases(quick))
+    held = known.speeds(unmeasured) if unmeasured else set[str]()
+    return [case for case in cases(quick) if str(case) not in held]
+
+
+def cases_of_ablation(unmeasured: str | None = None) -> list[Case]:
+    """The same of those whose passes are left out."""
+    import ablation
+
+    held = known.taken_apart(unmeasured) if unmeasured else set[str]()
+    return [case for case in ablation.programs() if str(case) not in held]
+
+
+def _of_ablation(machines: Sequence[str], unmeasured: str | None) -> Iterator[Wanted]:
+    """The ways are made on the way, some programs at a time."""
+    cases, machine = cases_of_ablation(unmeasured), machines[0]
+    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
+        for case, every in zip(cases, pool.map(ways_of, cases, [machine] * len(cases)), strict=True):
+            print(f"{len(every)} ways of {case}", flush=True)
+            yield from (TakenApart(case, machine, i) for i, way in enumerate(every) if not way.refused)
 
 
 OTHERS = 4
@@ -190,16 +253,61 @@ def _of_predictions(machines: Sequence[str]) -> Iterator[Wanted]:
         yield Program(programs.example(name), lengths[len(lengths) // 2], machines[0])
 
 
-def _of_runs(runs: Iterable[tuple[str, Sequence[str]]], machines: Sequence[str]) -> Iterator[Wanted]:
+def of_runs(runs: Iterable[tuple[str, Sequence[str]]], machines: Sequence[str]) -> Iterator[Program]:
+    """Examples at these sizes."""
     for program, sizes in runs:
         known = {axis: int(size) for axis, size in (each.split("=") for each in sizes)}
         yield from (Program(programs.example(program), known, machine) for machine in machines)
 
 
-def prepare(capability: tuple[int, int], workers: int, every: Sequence[Wanted], archive: Path | None = None) -> int:
-    """Compile for a device, some at a time, and pack it into a file, if one is named: 1 if something does not
-    compile."""
+def suites_folder() -> Path:
+    """Where the suites of modules keep what they derive, when they are prepared, or run on what was."""
+    from treadle.runtime.cache import cache_directory
+
+    folder = cache_directory() / "suites"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def prepare_suites(capability: tuple[int, int], workers: int) -> Path:
+    """Let the suites derive their kernels here, where the interpreter computes them, and compile these for a device:
+    the folder where all of that is."""
+    folder = suites_folder()
+    # Without a C++ compiler on the path there is no emulator.
+    environment = {checks.KEPT_FOR_SUITES: str(folder), "CXX": "", "PATH": str(folder)}
+    commands = checks.suite_commands(checks.FIRST_SUITES, "cpu")
+    checks.run_all(commands, 3600, workers, environment=environment)
+    machine = {"sm_80": "a100", "sm_90a": "h100"}
+    with _cache(folder):
+        kept = sorted((folder / "kernels").glob("*.json"))
+        archs = [json.loads(path.read_text(encoding="utf-8"))["arch"] for path in kept]
+        prepare(capability, workers, [OfSuites(path, machine[arch]) for path, arch in zip(kept, archs, strict=True)])
+    return folder
+
+
+@contextmanager
+def _cache(folder: Path) -> Iterator[None]:
+    before = os.environ.get("TREADLE_CACHE")
+    os.environ["TREADLE_CACHE"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("TREADLE_CACHE")
+        if before is not None:
+            os.environ["TREADLE_CACHE"] = before
+
+
+def prepare(
+    capability: tuple[int, int],
+    workers: int,
+    every: Sequence[Wanted | OfSuites],
+    archive: Path | None = None,
+    others: Sequence[Path] = (),
+) -> int:
+    """Compile for a device, some at a time, and pack it into a file, if one is named, with others of the cache: 1 if
+    something does not compile."""
     failed, made = 0, dict[str, int]()
+    kept = {path_of(each.case, each.machine) for each in every if isinstance(each, TakenApart)}
     with ProcessPoolExecutor(workers) as pool:
         begun = {pool.submit(compile_one, each, capability): each for each in every}
         for count, each in enumerate(as_completed(begun), 1):
@@ -211,11 +319,14 @@ def prepare(capability: tuple[int, int], workers: int, every: Sequence[Wanted], 
             if count % 10 == 0 or count == len(every):
                 print(f"compiled {count - failed} of {len(every)}: {sum(made.values()) / 2**20:.1f} MiB", flush=True)
     if archive is not None:
-        print(f"packed into {archive.name}: {carried.judged(carried.pack(made, archive))}", flush=True)
+        from treadle.runtime.cache import CHECKSUM
+
+        packed = [*others, *(file for path in sorted(kept) for file in (path, path.with_name(path.name + CHECKSUM)))]
+        print(f"packed into {archive.name}: {carried.judged(carried.pack(made, archive, packed))}", flush=True)
     return 1 if failed else 0
 
 
-def compile_one(program: Wanted, capability: tuple[int, int]) -> tuple[str, int]:
+def compile_one(program: Wanted | OfSuites, capability: tuple[int, int]) -> tuple[str, int]:
     """Machine code into the cache: its file's name and bytes, those of its log too."""
     from treadle.compiler.machines import load_machine
     from treadle.runtime.gpu import arch_for

@@ -13,8 +13,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(os.environ.get("TREADLE_RESULTS") or Path(__file__).resolve().parent / "results")
-"""Where results are kept, unless $TREADLE_RESULTS says another place."""
+KEPT = Path(__file__).resolve().parent / "results"
+RESULTS = Path(os.environ.get("TREADLE_RESULTS") or KEPT)
+"""Where results are written, unless $TREADLE_RESULTS says another place than where they are kept."""
+LABEL = "TREADLE_RESULTS_LABEL"
+"""What is appended to the names of results: where a run is not to replace another one of the day."""
 
 
 def machine_in_words(device: str | None = None) -> str:
@@ -43,16 +46,29 @@ class Sample:
 
 
 def write(what: str, data: Mapping[str, Any], machine: str | None = None, folder: Path | None = None) -> Path:
-    """Keep a result as `<what>-<machine>-<date>.json`; a second one of a day replaces the first."""
+    """Keep a result as `<what>-<machine>-<date>.json`; a second one of a day replaces the first, unless it is
+    labelled."""
     machine = machine or machine_in_words()
     folder = folder or RESULTS
-    path = folder / f"{what}-{slug(machine)}-{today()}.json"
+    path = folder / f"{name_of(what, machine)}.json"
     whole = {"what": what, "machine": machine, "date": today(), "python": python(), **data}
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     partial.replace(path)
     return path
+
+
+def name_of(what: str, machine: str) -> str:
+    """Of a file, without what it ends with."""
+    return f"{what}-{slug(machine)}-{today()}{os.environ.get(LABEL, '')}"
+
+
+def free_label(machine: str) -> str:
+    """A label that no result of a machine has today: none, or `-2`, `-3`, ..."""
+    names = [path.stem for folder in {KEPT, RESULTS} for path in folder.glob(f"*-{slug(machine)}-{today()}*")]
+    labels = ["", *(f"-{number}" for number in range(2, len(names) + 3))]
+    return next(label for label in labels if not any(name.endswith(f"{today()}{label}") for name in names))
 
 
 def slug(machine: str) -> str:

@@ -140,6 +140,8 @@ class PipeliningPass(ModulePass):
     """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing."""
     carry: bool = True
     """Whether a delayed product is carried from loop to loop of a stream, where loops follow each other."""
+    delay: bool = True
+    """Whether a product that only feeds the state of a stream is delayed by one turn, in a kernel with roles."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.stages < 1:
@@ -152,7 +154,7 @@ class PipeliningPass(ModulePass):
             if not isinstance(kernel, cuda.KernelOp) or self.stages == 1:
                 continue
             if cuda.roles_of(kernel) is not None:
-                steps += _delay(kernel, self.carry)
+                steps += _delay(kernel, self.carry, self.delay)
                 continue
             if arch < FIRST_ARCH:
                 name, reason = f"@{kernel.sym_name.data}", f"the machine {machine.name} is {machine.arch}"
@@ -166,10 +168,10 @@ class PipeliningPass(ModulePass):
                 record(function.attributes, [step for step in steps if step.subject.data in launched])
 
 
-def _delay(kernel: cuda.KernelOp, carries: bool) -> list[StepAttr]:
+def _delay(kernel: cuda.KernelOp, carries: bool, delays: bool) -> list[StepAttr]:
     """Delay products of a kernel with roles, and let others run on; the steps of the derivation."""
     name, steps = f"@{kernel.sym_name.data}", list[StepAttr]()
-    if chains := delay_products(kernel, carries):
+    if chains := delay_products(kernel, carries) if delays else []:
         law = "a turn needs the sum of the turn before only where it repairs it"
         sums = [sum for chain in chains for sum in chain]
         steps.append(StepAttr("pipelining", name, law, f"{', '.join(sums)} of a turn during the next turn"))

@@ -5,7 +5,8 @@ about n cases, of a grid of several parameters so many that every value of each 
 n, with as many values as there can be in them.
 
 `--device cuda` runs the tests that take the fixture `device` with modules and tensors on a GPU; all others are left
-out, for they would run on the CPU as ever. `--part 2/8` runs the second eighth of the tests."""
+out, for they would run on the CPU as ever; `--movable` runs the same tests on the CPU. `--part 2/8` runs the second
+eighth of the tests."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from pathlib import Path
 import pytest
 from devices import DEVICES, exact_products, missing_for, skipped_without_transformers
 
-CACHE = Path(__file__).parents[1] / ".treadle-cache"
-"""Where tests keep compiled kernels: in the checkout, whatever the user's own cache holds. What a process of the tests
-starts, workers of xdist and commands, finds it in its environment."""
+CACHE = Path(os.environ.get("TREADLE_TEST_CACHE") or Path(__file__).parents[1] / ".treadle-cache")
+"""Where tests keep compiled kernels: in the checkout, whatever the user's own cache holds, unless $TREADLE_TEST_CACHE
+names another place. What a process of the tests starts, workers of xdist and commands, finds it in its environment."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
     parser.addoption("--update", action="store_true", help="write what is printed into the pages that show it")
     parser.addoption("--device", choices=DEVICES, default="cpu", help="where modules of PyTorch and their inputs lie")
+    parser.addoption("--movable", action="store_true", help="run only what --device cuda would, where it is")
     parser.addoption("--part", metavar="K/N", default="1/1", help="run one of N parts of the tests")
 
 
@@ -51,7 +53,7 @@ def _part(config: pytest.Config) -> tuple[int, int]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = items if config.getoption("--all") else _short(items)
-    if config.getoption("--device") != "cpu":
+    if config.getoption("--device") != "cpu" or config.getoption("--movable"):
         wanted = [item for item in wanted if "device" in getattr(item, "fixturenames", ())]
     part, parts = _part(config)
     kept = set(wanted[part - 1 :: parts])

@@ -289,7 +289,7 @@ def test_a_run_goes_on_after_failures(monkeypatch: pytest.MonkeyPatch, tmp_path:
     code, kept = run_of(commands, monkeypatch, tmp_path, "--limit", "5", "--workers", "2")
     assert code == 1
     assert {each["what"]: each["ok"] for each in kept["tests"]} == {"wrong": False, "late": False, "right": True}
-    assert kept["not run"] == ["speed", "launch", "tune", "predict", "sanitizer"]
+    assert kept["not run"] == ["speed", "launch", "tune", "ablation", "predict", "sanitizer"]
 
 
 def test_suites_come_after_the_tests_and_have_longer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_each_part_has_its_share_of_the_minutes(monkeypatch: pytest.MonkeyPatch,
     """What one leaves the next ones have; a part that is not wanted has none."""
     run = object.__new__(gpu.Run)
     monkeypatch.setattr(gpu, "monotonic", lambda: 100.0)
-    run.end = 1000.0
+    run.end, run.shares = 1000.0, gpu.SHARES
     ends = run._ends(gpu.PARTS)
     assert list(ends) == list(gpu.PARTS)
     assert list(ends.values()) == sorted(ends.values())
@@ -338,6 +338,7 @@ def test_each_part_has_its_share_of_the_minutes(monkeypatch: pytest.MonkeyPatch,
     assert run._ends(("tests",)) == {"tests": pytest.approx(1000)}
     run.end = inf
     assert set(run._ends(gpu.PARTS).values()) == {inf}
+    assert sum(gpu.UNMEASURED.values()) == pytest.approx(1)
 
 
 def test_other_ways_are_compiled_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:

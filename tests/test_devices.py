@@ -60,7 +60,7 @@ def test_options_are_refused_before_anything_runs(given: tuple[str, ...], said: 
 def kept(pytestconfig: pytest.Config, count: int, **options: Any) -> list[int]:
     """Of so many tests, of which those of even numbers take the fixture `device`."""
     plugin: Any = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py"))
-    given = {"--all": True, "--device": "cpu", "--part": "1/1", **options}
+    given = {"--all": True, "--device": "cpu", "--movable": False, "--part": "1/1", **options}
     left_out: list[Any] = []
     hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
     config = SimpleNamespace(getoption=given.__getitem__, hook=hook)
@@ -80,6 +80,7 @@ class Item:
 def test_on_a_device_only_what_moves_there_runs(pytestconfig: pytest.Config) -> None:
     assert kept(pytestconfig, 6) == [0, 1, 2, 3, 4, 5]
     assert kept(pytestconfig, 6, **{"--device": "cuda"}) == [0, 2, 4]
+    assert kept(pytestconfig, 6, **{"--movable": True}) == [0, 2, 4]
 
 
 def test_parts_are_the_whole(pytestconfig: pytest.Config) -> None:

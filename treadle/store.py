@@ -100,8 +100,13 @@ def _content(machine: str) -> str:
 
 @cache
 def _self() -> str:
-    """Treadle as it is here: its version, what its files hold, and the libraries that derivations rest on. By content
-    and not by time or place, so that no checkout reads what another commit compiled, and equal ones share."""
+    """Treadle as it is here, and the libraries that derivations rest on."""
+    return "\n".join([itself(), *(f"{name} {version(name)}" for name in _LIBRARIES)])
+
+
+def itself() -> str:
+    """Treadle as it is here: its version, and what its files hold. By content and not by time or place, so that no
+    checkout reads what another commit compiled, and equal ones share."""
     from treadle import __version__
 
     digest = hashlib.sha256()
@@ -109,7 +114,7 @@ def _self() -> str:
         with open(path, "rb", buffering=0) as file:  # half the time that a buffer takes
             content = file.read()
         digest.update(f"{name}:{len(content)}:".encode() + content)
-    return "\n".join([__version__, digest.hexdigest(), *(f"{name} {version(name)}" for name in _LIBRARIES)])
+    return f"{__version__}\n{digest.hexdigest()}"
 
 
 def _sources(folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -79,6 +79,7 @@ def _all() -> Iterator[Case]:
     yield from map(product, (1024, 2048, 4096, 8192, 16384))
     yield from map(product_of_eight_bits, (1024, 2048, 4096, 8192, 16384))
     yield from map(mixed_attention, (2048, 4096, 8192, 16384))
+    yield from map(window_attention, (512, 1024, 2048, 4096, 8192, 16384))
     yield from (layer(size, size, size) for size in (1024, 4096, 8192))
     yield from (layer(TOKENS, width, 4 * width) for width in (768, 1024, 2048))
     yield from map(swiglu, (1024, 4096, 8192))
@@ -100,6 +101,15 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool = Fa
     flop = 4 * batch * heads * length * length * width
     kind = "causal attention" if causal else "attention"
     return Case(kind, text, {**sizes, "d": width}, flop=flop // 2 if causal else flop)
+
+
+def window_attention(length: int) -> Case:
+    """Heads of 64 that see their own position and the 127 before it; the work is that of the scores that are seen."""
+    batch, heads, width, seen = TOKENS // length, CHANNELS // 64, 64, 128
+    sizes = {"b": batch, "h": heads, "q": length, "x": length}
+    text = programs.attention(width, sizes, example="attention_window")
+    scores = length * seen - seen * (seen - 1) // 2
+    return Case("window attention", text, {**sizes, "d": width}, flop=4 * batch * heads * scores * width)
 
 
 def mixed_attention(length: int) -> Case:

@@ -40,16 +40,16 @@ def cuda_timer() -> Timer:
     return seconds
 
 
-def repeats_of(call: Call, timer: Timer) -> int:
+def repeats_of(call: Call, timer: Timer, sample: float = SAMPLE_SECONDS) -> int:
     """How often a sample repeats it, so that the clock's grain and the launch do not matter."""
-    return max(1, math.ceil(SAMPLE_SECONDS / max(timer(call, 3) / 3, 1e-9)))
+    return max(1, math.ceil(sample / max(timer(call, 3) / 3, 1e-9)))
 
 
-def turns(names: Sequence[str]) -> Iterator[str]:
+def turns(names: Sequence[str], rounds: int = ROUNDS) -> Iterator[str]:
     """In each round everybody once, so that a chip that becomes warm, or is held to its power, is so for all. Orders
     are random, the same in each run, and turned so that everybody comes first equally often."""
     random, order = Random(0), list(names)
-    for number in range(ROUNDS if order else 0):
+    for number in range(rounds if order else 0):
         if (first := number % len(order)) == 0:
             random.shuffle(order)
         yield from (*order[first:], *order[:first])

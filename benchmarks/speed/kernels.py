@@ -45,7 +45,28 @@ def inputs_of(case: Case) -> Sequence[Any]:
     return [each if factor is None else each * factor for each, factor in zip(drawn, factors, strict=True)]
 
 
-def prepare_treadle(case: Case, inputs: Sequence[Any], device: str, lowered: Any = None) -> Prepared:
+class Uploaded:
+    """Arrays of the device by where those of the host lie that they are copies of: several ways to make a kernel read
+    the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Any, Any]] = {}
+
+    def by(self, upload: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Uploads what is not there; an array of the host is held, so that no other comes to lie there."""
+
+        def shared(array: Any) -> Any:
+            key = array.ctypes.data, array.shape, array.strides, array.dtype.str
+            if key not in self._known:
+                self._known[key] = upload(array), array
+            return self._known[key][0]
+
+        return shared
+
+
+def prepare_treadle(
+    case: Case, inputs: Sequence[Any], device: str, lowered: Any = None, uploaded: Uploaded | None = None
+) -> Prepared:
     """The whole road once, as `treadle run` takes it, if another process has not; then its launches again and again."""
     from speed.ahead import lower
     from treadle.compiler.bench.gpu import Recorder
@@ -55,6 +76,8 @@ def prepare_treadle(case: Case, inputs: Sequence[Any], device: str, lowered: Any
 
     lowered = lowered or lower(case, machine_called(device).name)
     backend: Any = Recorder(lowered.cuda, lowered.kernels, lowered.arch)
+    if uploaded is not None:
+        backend.upload = uploaded.by(backend.upload)
     (result,) = execute(parse_module(lowered.module), inputs, backend)
     launched = tuple(dict.fromkeys(backend.variants))
     return Prepared(lambda: [launch() for launch in backend.launches], lambda: result, lambda: launched)
@@ -124,6 +147,33 @@ def _flex(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
         return lambda: compiled(*arrays)
     mask = create_block_mask(lambda b, h, q, x: q >= x, None, None, case.sizes["q"], case.sizes["x"])
     return lambda: compiled(*arrays, block_mask=mask)
+
+
+WINDOW = 128
+"""Positions that a query of `examples/attention_window.mlir` sees, its own among them."""
+
+
+def _flex_window(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    compiled = torch.compile(flex_attention, dynamic=False)
+    sizes = case.sizes["q"], case.sizes["x"]
+    mask = create_block_mask(lambda b, h, q, x: (q >= x) & (q - x < WINDOW), None, None, *sizes)
+    return lambda: compiled(*arrays, block_mask=mask)
+
+
+def _sdpa_masked(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """The one of PyTorch's own that takes any mask; it computes all scores."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, x = (torch.arange(case.sizes[axis], device=arrays[0].device) for axis in "qx")
+    mask = (q[:, None] >= x) & (q[:, None] - x < WINDOW)
+
+    def call() -> Any:
+        with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+            return torch.nn.functional.scaled_dot_product_attention(*arrays, attn_mask=mask)
+
+    return call
 
 
 TUTORIAL: list[Path] = []
@@ -231,6 +281,7 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "attention": ATTENTION,
     "causal attention": ATTENTION,
     "mixed attention": IN_SIXTEEN_BITS,
+    "window attention": {"SDPA masked": _sdpa_masked, "FlexAttention": _flex_window},
     "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
     "product of 8 bits": {"cuBLAS": _eight_bits},
     "layer": {UNFUSED: _eager(_layer), "torch.compile": _compiled(_layer)},

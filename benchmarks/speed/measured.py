@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,9 @@ from typing import Any
 import results
 
 from speed.cases import Case
-from speed.clock import Timer, repeats_of, turns
+from speed.clock import ROUNDS, SAMPLE_SECONDS, Timer, repeats_of, turns
 from speed.found import OURS, Found, Measured
-from speed.kernels import COPY, PEERS, SLOW, Prepared, inputs_of, prepare_torch, prepare_treadle
+from speed.kernels import COPY, PEERS, SLOW, Prepared, Uploaded, inputs_of, prepare_torch, prepare_treadle
 from speed.news import Job, News, Tell
 
 WRONG = 0.02
@@ -26,10 +26,18 @@ PREPARE_LIMIT, COMPILE_LIMIT, SAMPLE_LIMIT = 45, 240, 10
 
 
 class Comparison:
-    """Of everybody on a case. What is known is told before each step, so that it is kept if that one never ends."""
+    """Of everybody on a case. What is known is told before each step, so that it is kept if that one never ends.
+    `judge` says what is wrong with a result, or nothing."""
 
-    def __init__(self, case: Case, timer: Timer, tell: Tell, sound: Callable[[], object]):
-        self._case, self._timer, self._tell, self._sound = case, timer, tell, sound
+    def __init__(
+        self,
+        case: Case,
+        timer: Timer,
+        tell: Tell,
+        sound: Callable[[], object],
+        judge: Callable[[Any], str] = lambda result: "",
+    ):
+        self._case, self._timer, self._tell, self._sound, self._judge = case, timer, tell, sound, judge
         self._found: dict[str, Measured] = {}
         self._ready: dict[str, Prepared] = {}
         self._reference: Any = None
@@ -40,7 +48,11 @@ class Comparison:
         with self._step(who, COMPILE_LIMIT if who in SLOW else PREPARE_LIMIT, known=True):
             prepared = make()
             mine = self._found[who] = Measured(who, reason="it was not measured", launched=prepared.launched())
-            error = self._error(who, prepared.result())
+            result = prepared.result()
+            error = self._error(who, result)
+            if wrong := self._judge(result):
+                self._found[who] = replace(mine, reason=wrong)
+                return
             if error is not None and not error <= self._most:
                 self._found[who] = replace(mine, reason=f"WRONG: it differs by {error:.3g}")
                 return
@@ -53,13 +65,13 @@ class Comparison:
             self._reference, self._most = result, WRONG * largest(result)
         return largest_difference(result, self._reference)
 
-    def measure(self) -> Found:
+    def measure(self, rounds: int = ROUNDS, sample: float = SAMPLE_SECONDS) -> Found:
         begin, repeats, seconds = time(), dict[str, int](), defaultdict[str, list[float]](list)
-        for who in turns(list(self._ready)):
+        for who in turns(list(self._ready), rounds):
             if (prepared := self._ready.get(who)) is None:
                 continue
             with self._step(who, SAMPLE_LIMIT):
-                count = repeats[who] = repeats.get(who) or repeats_of(prepared.call, self._timer)
+                count = repeats[who] = repeats.get(who) or repeats_of(prepared.call, self._timer, sample)
                 seconds[who].append(self._timer(prepared.call, count) / count)
         for who in self._ready:
             self._found[who] = replace(self._found[who], reason="", seconds=results.Sample(tuple(seconds[who])))
@@ -111,8 +123,37 @@ def largest_difference(one: Any, other: Any) -> float:
 def measure_one_case(job: Job, device: str, timer: Timer, tell: Tell, sound: Callable[[], object]) -> None:
     """All but some on a case."""
     case, inputs = job.case, inputs_of(job.case)
+    if job.ways:
+        measure_ways(job, inputs, device, timer, tell, sound)
+        return
     makers: dict[str, Callable[[], Prepared]] = {
         who: partial(prepare_torch, case, inputs, who) for who in PEERS[case.kind]
     }
     makers[OURS] = partial(prepare_treadle, case, inputs, device, job.lowered)
     measure_case(case, {who: make for who, make in makers.items() if who not in job.without}, timer, tell, sound)
+
+
+WAYS_ROUNDS, WAYS_SAMPLE_SECONDS = 9, 0.03
+"""Of ways beside each other, of which there are more."""
+
+
+def measure_ways(
+    job: Job, inputs: Sequence[Any], device: str, timer: Timer, tell: Tell, sound: Callable[[], object]
+) -> Found:
+    """Ways to make the kernels of a case, on the same arrays of the device. The first that is right at the places whose
+    reference is known is what the others are compared with as a whole."""
+    case, reference, uploaded = job.case, job.reference, Uploaded()
+
+    def judge(result: Any) -> str:
+        if reference is None:
+            return ""
+        verdict = reference.judge(case, result)
+        return str(verdict) if verdict.wrong or verdict.note else ""
+
+    comparison = Comparison(case, timer, tell, sound, judge)
+    for who, lowered in job.ways.items():
+        if who not in job.without:
+            comparison.prepare(who, partial(prepare_treadle, case, inputs, device, lowered, uploaded))
+    found = comparison.measure(WAYS_ROUNDS, WAYS_SAMPLE_SECONDS)
+    tell(News(found=found))
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from speed.ahead import Lowered
 from speed.cases import Case
 from speed.found import Found
+from speed.sampled import Sampled
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,10 @@ class Job:
     without: tuple[str, ...] = ()
     lowered: Lowered | None = None
     """Our kernels, if they are there already."""
+    ways: Mapping[str, Lowered] = field(default_factory=dict[str, Lowered])
+    """Where these are to be measured beside each other, and nobody else: the first is what others are compared with."""
+    reference: Sampled | None = None
+    """What their results must be at some places."""
 
 
 @dataclass(frozen=True)

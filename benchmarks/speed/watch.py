@@ -8,13 +8,12 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import Pipe
 from time import monotonic
 
 import checks
 
-from speed.ahead import Lowered
-from speed.cases import Case
 from speed.found import Found, Measured
 from speed.news import Job, News
 
@@ -100,8 +99,8 @@ class Watch:
         self._out: dict[str, dict[str, str]] = {}
         """Who is left out, and why, by case."""
 
-    def measure(self, case: Case, without: Sequence[str], lowered: Lowered | None = None) -> None:
-        while monotonic() < self._until and self._stops(case, without, lowered):
+    def measure(self, job: Job) -> None:
+        while monotonic() < self._until and self._stops(job):
             pass
 
     def close(self) -> str:
@@ -109,12 +108,13 @@ class Watch:
         child, self._child = self._child, None
         return child.end() if child is not None else ""
 
-    def _stops(self, case: Case, without: Sequence[str], lowered: Lowered | None) -> bool:
+    def _stops(self, job: Job) -> bool:
         """Whether there is somebody who stopped the process."""
+        case, without = job.case, job.without
         start, at, known, out = monotonic(), "", Found(case, ()), self._out.setdefault(str(case), {})
         child = self._child = self._child or Child(self._command)
         try:
-            for news in child.measure(Job(case, (*without, *out), lowered), self._until):
+            for news in child.measure(replace(job, without=(*without, *out)), self._until):
                 at, known = news.at, news.found or known
                 if news.found is not None:
                     self._found(_with(known, {**out, at: DID_NOT_END} if at else out), not at)

@@ -171,7 +171,8 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     powers_first = takes_powers_first(plan, machine, needs.shared_bytes) & (made is None or made.powers_first)
     clocks = _block_clocks(plan, machine, sizes, blocks, powers_first)
     products = sum(used for unit, used in clocks.items() if unit.startswith("tensor"))
-    cluster = cluster_of(plan, machine, sizes, products)
+    has_clusters = made is None or made.has_clusters
+    cluster = cluster_of(plan, machine, sizes, products) if has_clusters else 0
     spared = bytes_spared(plan, sizes, cluster)
     clocks["loads"] -= spared / most(blocks, 1) / L2_PORT
     round_ = _round(plan, machine, sizes, clocks, needs, powers_first)

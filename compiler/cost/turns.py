@@ -91,6 +91,8 @@ class Made:
     """Whether one piece begins while another ends (`cost/between.py`)."""
     loops_carry: bool = True
     """Whether the last product of a loop runs beside the first of the next (`cost/between.py`)."""
+    has_clusters: bool = True
+    """Whether blocks that read alike read together where that pays (`cost/clusters.py`)."""
     powers_first: bool = True
     """Whether turns whose maximum may lag take their powers before it, where threads have room."""
 

@@ -1,17 +1,18 @@
-"""What else a program's kernels could be: other sizes that the model finds nearly as good, and the pipeline without one
-of the passes that only make kernels faster. Each is a list of passes, as a derivation has them."""
+"""What else a program's kernels could be: other sizes that the model finds nearly as good, the pipeline without one of
+the passes that only make kernels faster, and a pass with another option. Each is a list of passes, as a derivation has
+them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.machines import machine_of
-from treadle.compiler.pipeline import CHOOSING_PASS, NEEDED, Observer, PassRun, run_passes
+from treadle.compiler.pipeline import CHOOSING_PASS, NEEDED, Observer, PassRun, make_pass, run_passes
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.hierarchy_choose_sizes import nearest_for
 
@@ -64,6 +65,56 @@ class Without:
 
     def applied(self, passes: Passes) -> Passes:
         return tuple(each for each in passes if each.name != self.left_out)
+
+
+@dataclass(frozen=True)
+class WithOption:
+    """A pass with one option other than it is."""
+
+    name: str
+    option: str
+    values: tuple[str | int | bool, ...]
+    model_us: float | None = None
+
+    def __str__(self) -> str:
+        return str(ArgSpec(self.name, {self.option: self.values}))
+
+    def applied(self, passes: Passes) -> Passes:
+        return tuple(
+            ArgSpec(each.name, {**each.parameters, self.option: self.values}) if each.name == self.name else each
+            for each in passes
+        )
+
+
+SMALLEST_CLUSTER = 2
+
+
+def other_options(passes: Passes) -> Iterator[WithOption]:
+    """Of each pass, every option that it has by its type another value for: the other truth, another of a few words,
+    half of a number that is stated and twice as much; of sizes that are the pass's to choose, the smallest. Of texts
+    there is no telling. Many change nothing in a program, and some are refused."""
+    for name in dict.fromkeys(each.name for each in passes):
+        spec = next(each for each in passes if each.name == name)
+        instance = make_pass(spec)
+        hints = get_type_hints(type(instance))
+        for each in fields(instance):
+            if each.name != "name":
+                values = _other_values(hints[each.name], getattr(instance, each.name))
+                yield from (WithOption(name, each.name, value) for value in values)
+
+
+def _other_values(kind: Any, now: Any) -> list[tuple[str | int | bool, ...]]:
+    kinds = (kind, *get_args(kind))
+    if bool in kinds:
+        return [(value,) for value in (True, False) if value is not now]
+    words = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
+    if words:
+        return [(word,) for word in words if word != now]
+    if kind is int and now > 1:
+        return [(now // 2,), (2 * now,)]
+    if get_origin(kind) is tuple and int in kinds and not now:
+        return [(SMALLEST_CLUSTER,)]
+    return []
 
 
 def alternatives(module: ModuleOp, passes: Passes, count: int) -> Iterator[Alternative]:
