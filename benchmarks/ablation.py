@@ -16,9 +16,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from multiprocessing import Pool, TimeoutError
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -212,8 +214,9 @@ class Measuring:
         from speed.watch import Watch
 
         path = self._keep()
-        with ProcessPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as pool, Conditions() as conditions:
-            ahead = {str(case): pool.submit(_ahead, str(case), self.machine, others) for case in chosen}
+        # What is still at work when the time is over ends with the pool.
+        with Pool(max(1, min(6, (os.cpu_count() or 2) // 2))) as pool, Conditions() as conditions:
+            ahead = {str(case): pool.apply_async(_ahead, (str(case), self.machine, others)) for case in chosen}
 
             def found(known: Any, whole: bool) -> None:
                 self.data["cases"][str(known.case)] |= _as_json(known, conditions)
@@ -230,16 +233,14 @@ class Measuring:
                     watch.measure(Job(case, (), None, lowered, reference))
                     path = self._keep()
                     print(results.table(MEASURED_HEAD, measured_rows(self.data["cases"][str(case)])), flush=True)
-            pool.shutdown(wait=False, cancel_futures=True)
         return path
 
-    def _made(self, case: Case, ahead: Future[Any]) -> tuple[list[Way], Sampled | None] | None:
-        left = self.until - monotonic()
-        if left <= 0:
+    def _made(self, case: Case, ahead: AsyncResult[Any]) -> tuple[list[Way], Sampled | None] | None:
+        try:
+            return ahead.get(None if self.until == checks.FOREVER else max(0.0, self.until - monotonic()))
+        except TimeoutError:
             self.data["not begun"].append(str(case))
             return None
-        try:
-            return ahead.result(None if self.until == checks.FOREVER else left)
         except Exception as error:
             self.ended.append(checks.Done(str(case), False, 0.0, f"{type(error).__name__}: {error}"))
             return None
@@ -274,7 +275,7 @@ def _as_json(found: Any, conditions: Any) -> dict[str, Any]:
     return {"ways": told, **conditions.during(found.span)}
 
 
-MEASURED_HEAD = ("", "us", "ratio", "launched")
+MEASURED_HEAD = ("", "us", "ratio", "launched, or why not")
 
 
 def measured_rows(case: Mapping[str, Any]) -> list[list[str]]:

@@ -41,16 +41,17 @@ def run_of(
     folder: Path,
     *given: str,
     suites: dict[str, list[str]] | None = None,
+    only: str = "tests",
 ) -> tuple[int, Any]:
     """What `benchmarks/gpu.py` gives, and writes, as if there were a GPU; these commands are its tests, and its suites
-    of modules."""
+    of modules; `only` is the part that runs, where nothing else is said."""
     gpu = benchmark("gpu")
     monkeypatch.setattr(runtime_gpu, "missing_for_gpu", lambda: None)
     monkeypatch.setattr(gpu_facts, "gpus", lambda: (gpu_facts.Gpu("NVIDIA H100", (9, 0), 2**36),))
     monkeypatch.setattr(gpu_facts, "driver_facts", lambda: None)
     monkeypatch.setattr(sys.modules["checks"], "test_commands", lambda machines: commands)
-    monkeypatch.setattr(sys.modules["checks"], "suite_commands", lambda: suites or {})
+    monkeypatch.setattr(sys.modules["checks"], "suite_commands", lambda *_: suites or {})
     monkeypatch.setattr(sys.modules["results"], "RESULTS", folder)
-    code = gpu.main([*given] if "--only" in given else ["--only", "tests", *given])
+    code = gpu.main([*given] if "--only" in given or not only else ["--only", only, *given])
     (path,) = folder.glob("gpu-*.json")
     return code, json.loads(path.read_text(encoding="utf-8"))

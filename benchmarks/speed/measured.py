@@ -49,10 +49,10 @@ class Comparison:
             prepared = make()
             mine = self._found[who] = Measured(who, reason="it was not measured", launched=prepared.launched())
             result = prepared.result()
-            error = self._error(who, result)
             if wrong := self._judge(result):
                 self._found[who] = replace(mine, reason=wrong)
                 return
+            error = self._error(who, result)
             if error is not None and not error <= self._most:
                 self._found[who] = replace(mine, reason=f"WRONG: it differs by {error:.3g}")
                 return
