@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from multiprocessing import Pool, TimeoutError
@@ -181,16 +181,16 @@ def count_all(chosen: Sequence[Case], machine: str, others: int, workers: int, c
     with ProcessPoolExecutor(workers) as pool:
         names = [str(case) for case in chosen]
         reads = [re.search(code, name) is not None for name in names]
-        begun = [
-            (name, pool.submit(counted_of, name, machine, others, does))
-            for name, does in zip(names, reads, strict=True)
-        ]
-        for name, future in begun:
-            found[name] = future.result()
-            print(f"{name}\n{results.table(COUNTED_HEAD, counted_rows(found[name]))}", flush=True)
-            data = {"for": machine, "cases": {case: [asdict(each) for each in many] for case, many in found.items()}}
+        begun = {
+            pool.submit(counted_of, name, machine, others, does): name for name, does in zip(names, reads, strict=True)
+        }
+        for future in as_completed(begun):
+            found[begun[future]] = future.result()
+            ordered = {name: found[name] for name in names if name in found}
+            print(f"{begun[future]}\n{results.table(COUNTED_HEAD, counted_rows(found[begun[future]]))}", flush=True)
+            data = {"for": machine, "cases": {name: [asdict(each) for each in many] for name, many in ordered.items()}}
             path = results.write("ablation", data)
-            path.with_suffix(".md").write_text(counted_page(found, machine), encoding="utf-8")
+            path.with_suffix(".md").write_text(counted_page(ordered, machine), encoding="utf-8")
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,6 +108,32 @@ def test_what_is_counted_is_told() -> None:
     ]
     page = ablation.counted_page({"one": found, "two": found}, "h100")
     assert "| without tiling | nothing is cut \\| into groups | 2 |" in page
+
+
+def test_counts_are_written_as_they_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the order of the programs, whichever is done first; machine code of those that are asked for."""
+    asked: dict[str, bool] = {}
+
+    class Executor:
+        def __init__(self, workers: int): ...
+        def __enter__(self) -> Executor:
+            return self
+
+        def __exit__(self, *_: Any) -> None: ...
+        def submit(self, function: Any, name: str, machine: str, others: int, reads_code: bool) -> Future[Any]:
+            asked[name] = reads_code
+            done: Future[Any] = Future()
+            done.set_result([ablation.Counted(ways.OWN, "", float(len(asked)))])
+            return done
+
+    monkeypatch.setattr(ablation, "ProcessPoolExecutor", Executor)
+    monkeypatch.setattr(sys.modules["results"], "RESULTS", tmp_path)
+    chosen = [cases.product(512), cases.softmax(512), CASE]
+    path = ablation.count_all(chosen, "h100", 1, 1, "^product")
+    assert asked == {str(chosen[0]): True, str(chosen[1]): False, str(CASE): True}
+    assert list(json.loads(path.read_text(encoding="utf-8"))["cases"]) == [str(each) for each in chosen]
+    page = path.with_suffix(".md").read_text(encoding="utf-8")
+    assert page.index("## product m 512") < page.index("## softmax") < page.index(f"## {CASE}")
 
 
 # -- the reference -------------------------------------------------------------------------------------

@@ -161,3 +161,43 @@ def test_predictions_go_on_behind_a_program_that_fails(
     assert len(asked) == 2
     assert asked[1] == asked[0][2:]
     assert len(list(results.RESULTS.glob("predict*.json"))) == 2
+
+
+def test_what_suites_and_ways_made_is_packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With their kernels, which are compiled for the device."""
+    from treadle.runtime import nvcc
+    from treadle.runtime.cache import cache_directory
+
+    carried = sys.modules["carried"]
+    monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "here"))
+    kept = preparing.suites_folder() / "kernels" / "some.json"
+    kept.parent.mkdir()
+    kept.write_text(json.dumps({"arch": "sm_90a", "cuda": "code"}), encoding="utf-8")
+    asked: list[tuple[str, str]] = []
+    made = nvcc.Cubin(tmp_path / "made.cubin", "")
+    made.path.write_bytes(b"code")
+    monkeypatch.setattr(nvcc, "compile_cubin", lambda *given: (asked.append(given), made)[1])
+    preparing.compile_one(preparing.OfSuites(kept, "h100"), (9, 0))
+    preparing.compile_one(preparing.OfSuites(kept, "a100"), (9, 0))
+    assert asked == [("code", "sm_90a"), ("code", "sm_90")]
+    way = cache_directory() / "ways" / "one.json"
+    way.parent.mkdir()
+    way.write_text("[]", encoding="utf-8")
+    carried.pack([], tmp_path / "archive", [preparing.suites_folder(), way])
+    monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "there"))
+    carried.unpack(tmp_path / "archive")
+    assert (tmp_path / "there" / "ways" / "one.json").is_file()
+    assert (preparing.suites_folder() / "kernels" / "some.json").is_file()
+
+
+def test_who_prepares_what_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suites beside the archive's kernels, and of the other parts what no result holds."""
+    asked: list[Any] = []
+    monkeypatch.setattr(preparing, "prepare_suites", lambda *_: Path("suites"))
+    monkeypatch.setattr(preparing, "programs_of", lambda *given: asked.append(given))
+    monkeypatch.setattr(preparing, "prepare", lambda *given: (asked.append(given[-1]), 0)[1])
+    assert gpu.main(["--prepare", "h100", "--unmeasured"]) == 0
+    (parts, machines, quick, device), others = asked
+    assert parts == tuple(gpu.UNMEASURED)
+    assert (machines, quick, device) == (["h100", "a100"], False, DEVICE)
+    assert others == [Path("suites")]

@@ -20,7 +20,15 @@ from treadle.compiler.pipeline import NEEDED, Options, pipeline, print_cuda, run
 from treadle.compiler.sizes import set_default_sizes
 from treadle.compiler.source import load_module, only_function
 from treadle.compiler.tune import gpu as tune_gpu
-from treadle.compiler.tune.alternatives import Sizes, Without, alternatives, optional, other_sizes
+from treadle.compiler.tune.alternatives import (
+    Sizes,
+    WithOption,
+    Without,
+    alternatives,
+    optional,
+    other_options,
+    other_sizes,
+)
 from treadle.compiler.tune.gpu import check_near
 from treadle.compiler.tune.search import OWN, fastest, tune
 from treadle.compiler.universe import PASSES
@@ -79,6 +87,33 @@ def test_every_way_computes_the_same(case: str) -> None:
     assert tried[0].what == OWN
     assert len({each.what for each in tried}) == len(tried) > 4
     assert [each.what for each in tried if each.stays] == [OWN]
+
+
+@pytest.mark.sample(3, each=False)
+@pytest.mark.parametrize("option", [str(each) for each in other_options(pipeline(Options("h100")))])
+@pytest.mark.parametrize("case", SMALL)
+def test_every_option_computes_the_same(case: str, option: str) -> None:
+    """Or is refused."""
+    name, _, machine = case.partition("-")
+    module, passes = program(name, SMALL[case]), pipeline(Options(machine))
+    (other,) = (each for each in other_options(passes) if str(each) == option)
+    try:
+        run_passes(lowered := module.clone(), other.applied(passes))
+    except InternalError:
+        raise
+    except TreadleError:
+        return
+    Emulated(module, SMALL[case]).seconds(lowered)
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_products_that_are_not_delayed_compute_the_same(case: str) -> None:
+    name, _, machine = case.partition("-")
+    module, passes = program(name, SMALL[case]), pipeline(Options(machine))
+    lowered = module.clone()
+    run_passes(lowered, WithOption("pipelining", "delay", (False,)).applied(passes))
+    assert "of a turn during the next turn" not in str(lowered)
+    Emulated(module, SMALL[case]).seconds(lowered)
 
 
 @dataclass

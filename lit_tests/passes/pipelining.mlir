@@ -245,10 +245,12 @@ cuda.kernel @running (%A_map: !L_map, %turns: index) threads 256 shared 41024 {
 
 // Two loops of one stream, the second of pieces whose elements are tested: the first turn that there is computes scores,
 // whichever loop it is of. Each turn behind it, of both loops, starts the product of the turn before, and so does the first
-// of the second loop; the last product stands behind both. Without `carry` each loop does all of this by itself.
+// of the second loop; the last product stands behind both. Without `carry` each loop does all of this by itself; without
+// `delay` each turn waits for its own product.
 
 // RUN: xdsl-opt -p 'set-machine{name=h100},pipelining' %s | filecheck %s --check-prefix=CARRY
 // RUN: xdsl-opt -p 'set-machine{name=h100},pipelining{carry=false}' %s | filecheck %s --check-prefix=EACH
+// RUN: xdsl-opt -p 'set-machine{name=h100},pipelining{delay=false}' %s | filecheck %s --check-prefix=OWN
 
 #scores = #cuda.layout<register = [x:8:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>
 #shares = #cuda.layout<register = [x:4:16, x:2:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>
@@ -302,6 +304,15 @@ cuda.kernel @running (%A_map: !L_map, %turns: index) threads 256 shared 41024 {
 // EACH:       %has_turns_1 = arith.cmpi ult, %zero, %rest : index
 // EACH:         scf.for %{{.*}} = %second_1 to %rest step %one
 // EACH-NOT:   loop to loop
+
+// OWN-LABEL: cuda.kernel @carried
+// OWN:       %O = scf.for %{{.*}} = %zero to %whole step %one iter_args(%O_so_far = %none)
+// OWN:         %O_started = cuda.warpgroup_product %P, %V_now into %O_so_far over [x]
+// OWN-NEXT:    %O_new = cuda.warpgroup_wait %O_started pending 0
+// OWN:       scf.for %{{.*}} = %zero to %rest step %one iter_args(%O_so_far_1 = %O)
+// OWN:         %[[started:O_started[_0-9]*]] = cuda.warpgroup_product
+// OWN-NEXT:    cuda.warpgroup_wait %[[started]] pending 0
+// OWN-NOT:   of a turn during the next turn
 cuda.kernel @carried (%K_map: !keys_map, %V_map: !values_map, %whole: index, %rest: index) threads 256 shared 41024 {
   %Q_shared = cuda.shared at 0 : !Q_tile
   %K_shared = cuda.shared at 8192 stages 2 : !K_tile
