@@ -5,7 +5,8 @@
 #   make test-all  the same with full grids, long fuzzing and all seeds
 #   make lint      format, lint and strict types alone
 #   make gpu       on a GPU: speed beside PyTorch, Triton and cuBLAS, launches, predictions, compute-sanitizer, tests
-#                  (without one: says so); GPU="--minutes 13" are options of benchmarks/gpu.py;
+#                  (without one: says so); GPU="--minutes 13" are options of benchmarks/gpu.py, --unmeasured among
+#                  them: first what no result holds;
 #                  PYCUDA=pycuda-....whl installs that one (benchmarks/pycuda_wheel.sh makes it), else PyCUDA is built;
 #                  TRITON_ATTENTION=06-fused-attention.py is the attention of Triton's tutorials, which no package holds
 #   make gallery   docs/gallery: every example with its diagram, derivation, costs and kernel; and the pictures of docs

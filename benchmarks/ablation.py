@@ -143,6 +143,33 @@ def counted_rows(found: Sequence[Counted]) -> list[list[str]]:
     ]
 
 
+def beside_each_other(found: Mapping[str, Sequence[Counted]]) -> str:
+    """Ratios by the model of all programs in one table, ways with other sizes aside; a gap where a way changes
+    nothing."""
+    ratios: dict[str, dict[str, str]] = {}
+    for name, many in found.items():
+        own = many[0].model_us
+        for each in many[1:]:
+            if each.refused:
+                ratios.setdefault(each.what, {})[name] = "refused"
+            elif not each.what.startswith("@"):
+                ratio = each.model_us / own if each.model_us and own else None
+                ratios.setdefault(each.what, {})[name] = _text(ratio, ".2f")
+    told = {what: row for what, row in ratios.items() if any(cell not in ("-", "refused") for cell in row.values())}
+    rows = [[f"`{what}`", *(row.get(name, "") for name in found)] for what, row in told.items()]
+    others = [f"`{what}`" for what, row in ratios.items() if what not in told and "-" in row.values()]
+    head = ["", *map(short, found)]
+    untold = f"\n\nThat change kernels, and of which the model says nothing: {', '.join(others)}." if others else ""
+    return markdown(head, rows) + untold
+
+
+def short(name: str) -> str:
+    """`causal d 64` of `causal attention b 4, h 32, q 4096, x 4096, d 64`."""
+    kind = re.split(r" \w+ \d", name)[0].replace("causal attention", "causal")
+    width = re.search(r"\bd \d+$", name)
+    return f"{kind} {width[0]}" if width else kind
+
+
 def _text(value: float | None, form: str = "d") -> str:
     return "-" if value is None else format(value, form)
 
@@ -158,7 +185,8 @@ or each product. Ways that make the same kernels as one above are left out.
 """
     parts = [f"## {name}\n\n{markdown(COUNTED_HEAD, counted_rows(each))}\n" for name, each in found.items()]
     refused = [(name, each.what, each.refused) for name, many in found.items() for each in many if each.refused]
-    return "\n".join([start, *parts, refusals(refused)])
+    together = f"## Ratios by the model\n\n{beside_each_other(found)}\n"
+    return "\n".join([start, together, *parts, refusals(refused)])
 
 
 def refusals(found: Sequence[tuple[str, str, str]]) -> str:

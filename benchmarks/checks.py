@@ -48,7 +48,7 @@ SMALL = {
     "two_kernels": (),
     "attention_causal": ("b=1", "h=2", "q=200", "x=200"),
     "attention_window": ("b=1", "h=2", "q=200", "x=200"),
-    "attention_mixed": ("b=1", "h=2", "q=120", "x=208"),
+    "attention_mixed": ("b=2", "h=3", "q=120", "x=16"),
     "attention_paged": (),
     "matmul_epilogue": ("t=70", "o=72", "i=200"),
     "swiglu": (),

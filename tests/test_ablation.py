@@ -4,6 +4,7 @@ are judged; without a GPU."""
 from __future__ import annotations
 
 import json
+import re
 import sys
 from concurrent.futures import Future
 from pathlib import Path
@@ -108,6 +109,16 @@ def test_what_is_counted_is_told() -> None:
     ]
     page = ablation.counted_page({"one": found, "two": found}, "h100")
     assert "| without tiling | nothing is cut \\| into groups | 2 |" in page
+
+
+def test_the_page_shows_what_was_found() -> None:
+    """As the result that it names holds it."""
+    page = (ablation.checks.ROOT / "docs" / "ablation.md").read_text(encoding="utf-8")
+    (name,) = set(re.findall(r"`(ablation-[a-z0-9-]+\.json)`", page))
+    data = json.loads((sys.modules["results"].KEPT / name).read_text(encoding="utf-8"))
+    found = {case: [ablation.Counted(**each) for each in many] for case, many in data["cases"].items()}
+    assert ablation.beside_each_other(found) in page
+    assert len(found) >= 5
 
 
 def test_counts_are_written_as_they_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

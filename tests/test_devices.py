@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 import torch
 from devices import exact_products, missing_for, skipped_without_transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.backends import cudnn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from treadle.torch.compiled_graph import pieces_of
+from treadle.torch.decompositions import decompositions
+from treadle.torch.options import Options
 
 TESTS = Path(__file__).parent
 
@@ -107,3 +113,34 @@ def test_without_transformers_a_device_does_the_rest() -> None:
     for device, error in (("cpu", missing), ("cuda", ModuleNotFoundError("other", name="transformers.models.new"))):
         with pytest.raises(ModuleNotFoundError), skipped_without_transformers(device):
             raise error
+
+
+def explicit(q: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(q @ q.transpose(-1, -2) / 4, -1) @ q
+
+
+def causal(x: torch.Tensor) -> torch.Tensor:
+    later = torch.ones(x.size(0), x.size(0), device=x.device, dtype=torch.bool).triu(1)
+    return torch.softmax((x @ x.t()).masked_fill(later, float("-inf")), -1) @ x
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [(explicit, (2, 3, 19, 16)), (causal, (9, 16)), (lambda x: torch.nn.functional.group_norm(x, 4), (5, 24))],
+)
+def test_what_lies_on_a_device_becomes_the_same_programs(function: Any, shape: tuple[int, ...]) -> None:
+    """As PyTorch traces tensors of a GPU where there is none: nothing runs."""
+    told: list[Any] = []
+    for where in ("cpu", "cuda"):
+        with FakeTensorMode(), torch.no_grad():
+            x = torch.empty(shape, device=where, dtype=torch.float16)
+            made = make_fx(function, decomposition_table=decompositions(), tracing_mode="fake")(x)
+        made.graph.eliminate_dead_code()
+        left, pieces = pieces_of(made.graph, Options(), trains=False)
+        nodes = [str(node.target) for node in made.graph.nodes if node.op == "call_function"]
+        told.append(
+            (nodes, [(len(each.nodes), str(each.made and each.made.module)) for each in pieces], [*left.values()])
+        )
+    on_cpu, on_gpu = told
+    assert on_cpu == on_gpu
+    assert on_cpu[1]
