@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing import Pool, TimeoutError
 from multiprocessing.pool import AsyncResult
 from pathlib import Path
+from textwrap import fill
 from time import monotonic
 from typing import Any
 
@@ -159,8 +160,8 @@ def beside_each_other(found: Mapping[str, Sequence[Counted]]) -> str:
     rows = [[f"`{what}`", *(row.get(name, "") for name in found)] for what, row in told.items()]
     others = [f"`{what}`" for what, row in ratios.items() if what not in told and "-" in row.values()]
     head = ["", *map(short, found)]
-    untold = f"\n\nThat change kernels, and of which the model says nothing: {', '.join(others)}." if others else ""
-    return markdown(head, rows) + untold
+    untold = f"The model says nothing of these, which change kernels: {', '.join(others)}."
+    return markdown(head, rows) + (f"\n\n{fill(untold, 120, break_on_hyphens=False)}" if others else "")
 
 
 def short(name: str) -> str:

@@ -90,6 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--warm", metavar="CASES", help=argparse.SUPPRESS)
     parser.add_argument("--child", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
+    known_parts = UNMEASURED if parsed.unmeasured else SHARES
+    if unknown := [part for part in parsed.only or () if part not in known_parts and not parsed.prepare]:
+        parser.error(f"--only {unknown[0]}: parts of this run are {', '.join(known_parts)} (--unmeasured has others)")
     if parsed.prepare:
         capability = preparing.capability_of(parsed.prepare)
         machines = preparing.machines_for(parsed.prepare, capability)

@@ -201,3 +201,10 @@ def test_who_prepares_what_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> N
     assert parts == tuple(gpu.UNMEASURED)
     assert (machines, quick, device) == (["h100", "a100"], False, DEVICE)
     assert others == [Path("suites")]
+
+
+@pytest.mark.parametrize("given", [("--only", "suites"), ("--unmeasured", "--only", "tests")])
+def test_a_part_of_another_run_is_refused(given: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        gpu.main(given)
+    assert "parts of this run are" in capsys.readouterr().err
