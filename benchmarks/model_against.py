@@ -113,11 +113,18 @@ def kernels_then(device: str = DEVICE) -> Mapping[str, Mapping[str, Any]]:
 
 def row(each: Measured, kernel: Mapping[str, Any], machine: Machine, run: Run = RUNS["first"]) -> Row:
     """It is measured by repeating it, so that what fits L2 is found there. In the first run pieces were not dealt there
-    and back, in the others all of them."""
+    and back, in the others all of them. In all of them tiles that conditions cut came last."""
     plan, sizes = planned(each, kernel, machine, run.without)
     machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
     share = None if kernel.get("dealt") else share_then(plan, machine, sizes, kernel)
-    then = Made(kernel["in_turns"], share, run.pieces_overlap, run.loops_carry, run.powers_first)
+    then = Made(
+        kernel["in_turns"],
+        share,
+        pieces_overlap=run.pieces_overlap,
+        loops_carry=run.loops_carry,
+        powers_first=run.powers_first,
+        tested_first=False,
+    )
     found = estimate(plan, machine, sizes, then)
     assert found is not None, each.name
     moved = device_bytes(plan, machine, sizes, machine.sms * found.blocks_per_sm, found.in_turns)

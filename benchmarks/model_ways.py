@@ -69,7 +69,10 @@ def row(each: Measured, way: str, machine: Machine) -> Row:
     without = {"hierarchy-share-reciprocals"} if RECIPROCALS in way else set[str]()
     plan, sizes = planned(each, kernel_of(each.name, way), machine, without)
     machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
-    tried = (estimate(plan, machine, sizes, Made(turns, powers_first=WITHOUT not in way)) for turns in (True, False))
+    tried = (
+        estimate(plan, machine, sizes, Made(turns, powers_first=WITHOUT not in way, tested_first=False))
+        for turns in (True, False)
+    )
     time_us, bottleneck = min((found.time_us, found.bottleneck) for found in tried if found is not None)
     predicted = time_us + 1e6 * machine.launch
     return Row(f"{each.name}: {way}", each.sizes, predicted, each.seconds * 1e6, bottleneck, {}, None)

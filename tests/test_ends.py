@@ -96,8 +96,10 @@ def test_turns_that_take_no_powers_first_have_no_products_beside_them() -> None:
     piece = Piece(3, 20 * 600, 20 * 800, 20, 0.5, 300)
     loops = mean_drains(causal, HEADS) + has_rest(causal, HEADS)
     assert loops > 0.9
-    lost = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True)
+    lost = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True, tested_first=False)
     assert lost == pytest.approx(loops * (piece.ragged() + 50 + slots_of_tests(causal)))
+    begun = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True)
+    assert lost - begun == pytest.approx(mean_drains(causal, HEADS) * (piece.ragged() + 50))
     assert exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=False) == 0
     assert exposed_loops(causal, H100, HEADS, piece, 50, powers_first=True) == 0
 

@@ -151,7 +151,13 @@ def mean_drains(plan: Plan, sizes: Mapping[str, int]) -> Amount:
 
 
 def ends_of_block(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], piece: Piece, waited: Amount, powers_first: Amount = False
+    plan: Plan,
+    machine: Machine,
+    sizes: Mapping[str, int],
+    piece: Piece,
+    waited: Amount,
+    powers_first: Amount = False,
+    tested_first: bool = True,
 ) -> Amount:
     """What a block takes longer that has an SM to itself, for a piece that follows no other; `waited`: clocks for which
     a warp waits within the scores of a step."""
@@ -159,20 +165,33 @@ def ends_of_block(
         return piece.alone()
     if not plan.has_scores:
         return piece.ends()
-    loops = has_rest(plan, sizes) + choice(powers_first, mean_drains(plan, sizes), 0)
-    return piece.ends() + waited + loops * _tested(plan, piece, waited)
+    conditions = choice(powers_first, _conditions(plan, sizes, piece, waited, tested_first), 0)
+    return piece.ends() + waited + has_rest(plan, sizes) * _tested(plan, piece, waited) + conditions
 
 
 def exposed_loops(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], piece: Piece, waited: Amount, powers_first: Amount
+    plan: Plan,
+    machine: Machine,
+    sizes: Mapping[str, int],
+    piece: Piece,
+    waited: Amount,
+    powers_first: Amount,
+    tested_first: bool = True,
 ) -> Amount:
-    """What a piece that follows another takes longer since its last loops are of the few tiles that conditions cut, or
-    that are smaller. Where other turns take their powers first, these do not (`passes/speculation`), so that their
-    scores have no product of their warpgroup beside them; else they are turns like all others."""
+    """What a piece that follows another takes longer since some loops are of the few tiles that conditions cut, or that
+    are smaller. Where other turns take their powers first, these do not (`passes/speculation`), so that their scores
+    have no product of their warpgroup beside them; else they are turns like all others."""
     if not machine.counts_ends or not plan.has_scores:
         return 0
-    loops = has_rest(plan, sizes) + mean_drains(plan, sizes)
-    return choice(powers_first, loops * _tested(plan, piece, waited), 0)
+    rest = has_rest(plan, sizes) * _tested(plan, piece, waited)
+    return choice(powers_first, rest + _conditions(plan, sizes, piece, waited, tested_first), 0)
+
+
+def _conditions(plan: Plan, sizes: Mapping[str, int], piece: Piece, waited: Amount, tested_first: bool) -> Amount:
+    """Of tiles that conditions cut, in a piece that has others, too. If they come first (`compiler/lowering/runs.py`),
+    they are what nothing is beside anyway."""
+    each = slots_of_tests(plan) if tested_first else _tested(plan, piece, waited)
+    return mean_drains(plan, sizes) * each
 
 
 def _tested(plan: Plan, piece: Piece, waited: Amount) -> Amount:

@@ -169,6 +169,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     resident = needs.blocks_on(machine)
     blocks = plan.blocks(sizes)
     powers_first = takes_powers_first(plan, machine, needs.shared_bytes) & (made is None or made.powers_first)
+    tested_first = made is None or made.tested_first
     clocks = _block_clocks(plan, machine, sizes, blocks, powers_first)
     products = sum(used for unit, used in clocks.items() if unit.startswith("tensor"))
     has_clusters = made is None or made.has_clusters
@@ -183,7 +184,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
 
     # Beside a block that has an SM to itself nothing hides how it begins and ends.
     waited = _waited(plan) if plan.has_scores else 0
-    ends = ends_of_block(plan, machine, sizes, round_.piece, waited, powers_first)
+    ends = ends_of_block(plan, machine, sizes, round_.piece, waited, powers_first, tested_first)
     lone = round_.orderly & (resident == 1) if machine.counts_ends else False
     of_blocks = replace(round_, exposed=drained + choice(lone, ends, 0))
 
@@ -208,7 +209,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
         overlaps = made is None or made.pieces_overlap
         lost = exposed(plan, machine, round_.piece, overlaps)
-        lost = lost + exposed_loops(plan, machine, sizes, round_.piece, waited, powers_first)
+        lost = lost + exposed_loops(plan, machine, sizes, round_.piece, waited, powers_first, tested_first)
         following = replace(round_, fill=0, exposed=drained + lost)
         filled = following.clocks(warps) + waits_for_tiles(plan, machine, round_.piece, overlaps)
         _, first = beside(1, replace(round_, exposed=drained + ends))

@@ -95,6 +95,8 @@ class Made:
     """Whether blocks that read alike read together where that pays (`cost/clusters.py`)."""
     powers_first: bool = True
     """Whether turns whose maximum may lag take their powers before it, where threads have room."""
+    tested_first: bool = True
+    """Whether tiles that conditions cut come before others (`cost/between.py`)."""
 
 
 def uneven_share(
