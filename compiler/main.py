@@ -65,8 +65,9 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        return make_parser().parse_args(arguments)
+        return make_parser().parse_args(given or ["--help"])
     finally:
         print(end="", flush=True)  # --help and --version end here: what they printed may meet a full disk
 

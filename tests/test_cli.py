@@ -519,6 +519,13 @@ print([name for name in ("sympy", "torch", "pycuda", "cuda") if name in sys.modu
     assert done.stderr.splitlines()[-2:] == ["[]", "[]"]
 
 
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([])
+    assert end.value.code == 0
+    assert "examples:" in capsys.readouterr().out
+
+
 def test_help_and_version_as_a_process() -> None:
     done = process("-m", "treadle.compiler.main", "--help")
     assert done.returncode == 0

@@ -227,6 +227,15 @@ def test_what_alignment_costs() -> None:
     assert not any("the fewest are" in line for line in lines)
 
 
+def test_rows_that_are_no_whole_sectors() -> None:
+    """Where rows are said to begin with sectors they do so, and share none, however long they are."""
+    module = parse_module(programs.attention(40))
+    run_pipeline(module, Options())
+    for kernel in (op for op in module.body.block.ops if isinstance(op, KernelOp)):
+        assert all(each.traffic.is_fewest for each in variants(kernel))
+        assert not any("overlap" in line for line in alignment_lines(kernel))
+
+
 def test_what_rows_in_registers_cost() -> None:
     """Where a lane keeps its own neighbours, rows go through shared memory for narrower vectors, and no sector is asked
     for again; a number that each warp needs beside products is: the report says how often."""

@@ -288,10 +288,14 @@ def strides_of(op: GlobalAccess) -> dict[str, int]:
 
 def strides_at(op: GlobalAccess, alignment: int) -> tuple[dict[str, int], int]:
     """Strides of an access's buffer in elements and the byte address of its piece, as traffic is told of rows that are
-    aligned to so many bytes: those of a dense array, or where rows do not begin with sectors, longer by what they are
-    aligned to, and the piece as far into a sector."""
+    aligned to so many bytes: those of a dense array, made whole sectors where rows begin with sectors; elsewhere longer
+    by what rows are aligned to, and the piece as far into a sector."""
     bytes = format_bytes(op.buffer_type)
     strides = strides_of(op)
-    more = 0 if alignment >= SECTOR_BYTES else max(alignment // bytes, 1)
-    longer = {axis: stride + more if stride > 1 else stride for axis, stride in strides.items()}
+    if alignment >= SECTOR_BYTES:
+        whole = SECTOR_BYTES // bytes
+        longer = {axis: -(-stride // whole) * whole if stride > 1 else stride for axis, stride in strides.items()}
+    else:
+        more = max(alignment // bytes, 1)
+        longer = {axis: stride + more if stride > 1 else stride for axis, stride in strides.items()}
     return longer, (alignment or bytes) % SECTOR_BYTES
