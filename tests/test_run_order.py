@@ -138,6 +138,26 @@ def test_weights_of_experts(n: int, machine: str, view: str) -> None:
     check(road, (EVERY[view](rows), EVERY[view](weights), expert), sizes)
 
 
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("by", [0, 1, 4, -63])
+def test_an_axis_of_one_element_has_any_stride(by: int, machine: str) -> None:
+    """Nobody asks whether such strides are multiples of a vector: of one expert, entries that lie past it begin between
+    vectors; of one row, so do those of the tile that the array has not."""
+    turned = EXPERTS.replace("[g, r, k]", "[g, k, r]")
+    for text, axis, sizes in ((EXPERTS, 0, {"k": 40, "i": 1}), (turned, 1, {"k": 1, "i": 3})):
+        road, sizes = made(text, machine), sizes | {"g": 3, "r": 64, "n": 72}
+        given: tuple[Any, ...] = road.inputs(sizes)
+        rows, weights, expert = given
+        strides = [n + by * weights.itemsize * (i == axis) for i, n in enumerate(weights.strides)]
+        memory = np.zeros(weights.size + 1000, weights.dtype)
+        memory[: weights.size] = weights.ravel()
+        weights = np.lib.stride_tricks.as_strided(memory, weights.shape, strides)
+        for entries in (expert, expert + 1):
+            for verdict in road.verdicts((rows, weights, entries), sizes):
+                assert verdict.ok, verdict
+
+
 @cache
 def made(text: str, machine: str) -> Road:
     return compiled(text, machine=machine)

@@ -127,7 +127,8 @@ class RunOrder:
     @property
     def _is_near(self) -> bool:
         lines, has, stride = self._lines
-        return self._is_together and lines > 1 and 0 < has <= stride < has + self._sector
+        touch = 0 < has <= stride < has + self._sector
+        return self._is_together and lines > 1 and touch and stride % self.width == 0
 
     @property
     def _pitch(self) -> int:
@@ -143,12 +144,16 @@ class RunOrder:
         reach = (lines - 1) * self._pitch + has + before if self._is_near else lines * self._pitch
         return -(-reach // self._sector) * self._sector
 
+    def _before(self, place: int) -> int:
+        """How far into a sector a place is, in whole vectors: what the array has begins at one."""
+        return place % self._sector // self.width * self.width
+
     def _find(self, slot: int, start: int, rows: int) -> int | None:
         """What a slot of a run holds; None if nothing that the array has."""
-        (lines, has, stride), before = self._lines, start % self._sector if self._is_together else 0
+        (lines, has, stride), before = self._lines, self._before(start) if self._is_together else 0
         line, place = divmod(slot - (before if self._is_near else 0), self._pitch)
         if self._is_together and not self._is_near:
-            place = (place - before - line * stride % self._sector) % self._pitch
+            place = (place - before - line * self._before(stride) % self._sector) % self._pitch
         row, column = (place, line) if self.is_turned else (line, place)
         if not 0 <= line < lines or row >= rows or column >= self.inside[1] or place >= has:
             return None

@@ -55,7 +55,8 @@ struct sector_order {
 // Deals runs of ROWS x COLUMNS, whose beginnings data say, slot by slot of WIDTH neighbours: each run has slots of its
 // own, whole sectors of 32 bytes, so that no two requests of warps ask for one. Each line (a row, or a column of a run
 // whose rows are neighbours) is turned by how far into a sector it begins: what its last sector holds comes with the
-// first. Lines that nearly touch are one line, from the sector on in which the run begins.
+// first. Lines that nearly touch are one line, from the sector on in which the run begins. All that is copied lies at
+// multiples of WIDTH; runs that the array has not need not, nor need lines if it has one, and go as if they did.
 template <class T, int WIDTH, int ROWS, int COLUMNS>
 struct run_order {
   struct Slot {
@@ -75,10 +76,10 @@ struct run_order {
     const int64_t stride = is_turned ? column_stride : row_stride;
     const int length = is_turned ? ROWS : COLUMNS, has = is_turned ? rows : columns;
     lines = is_turned ? COLUMNS : ROWS;
-    is_near = ROWS > 1 && is_together && 0 < has && has <= stride && stride < has + SECTOR;
+    is_near = ROWS > 1 && is_together && 0 < has && has <= stride && stride < has + SECTOR && stride % WIDTH == 0;
     pitch = is_near ? int(stride) : (length + SECTOR - 1) / SECTOR * SECTOR;
     places = is_near ? has : length;
-    skew = is_near || !is_together ? 0 : int(stride & (SECTOR - 1));
+    skew = is_near || !is_together ? 0 : int(stride & (SECTOR - WIDTH));
     const int reach = is_near ? (lines - 1) * pitch + has + SECTOR - WIDTH : lines * pitch;
     span = (reach + SECTOR - 1) / SECTOR * SECTOR;
   }
@@ -93,7 +94,7 @@ struct run_order {
 
   // What a slot of a run holds that begins there.
   __device__ __forceinline__ Slot find(int slot, int run, const T* begin) const {
-    const int before = is_together ? int(reinterpret_cast<size_t>(begin) / sizeof(T) % SECTOR) : 0;
+    const int before = is_together ? int(reinterpret_cast<size_t>(begin) / sizeof(T) & (SECTOR - WIDTH)) : 0;
     const int at = slot * WIDTH - run * span - (is_near ? before : 0);
     const int line = int(uint32_t(at < 0 ? 0 : at) / uint32_t(pitch));
     int place = at - line * pitch;
