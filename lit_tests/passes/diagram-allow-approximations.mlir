@@ -242,3 +242,51 @@ func.func @other_sums(%S: !S, %k: !m) -> (!S, !S, !S, !S) {
   }
   func.return %A, %B, %C, %D : !S, !S, !S, !S
 }
+
+// Not where scores are rounded and their maximum is not, or the other way round: by what a maximum of 30000 goes up,
+// powers of all are near zero. What is rounded before both is no less exact.
+// CHECK-LABEL: func.func @rounded
+// CHECK:       %a = arith.divf %v, %sum : f32
+// CHECK:       %b = arith.divf %v, %sum : f32
+// CHECK:       %c = arith.divf %v, %sum fastmath<arcp> : f32
+func.func @rounded(%S: !S, %H: !H) -> (!S, !S, !S) {
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %M = diagram.cast %m : !m -> tensor<4xbf16, #diagram.array<[q]>>
+  %P = diagram.map (%s = %S : !S, %most = %M : tensor<4xbf16, #diagram.array<[q]>>) -> !S {
+    %wide = arith.extf %most : bf16 to f32
+    %t = arith.subf %s, %wide : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %P over [x] : !S -> !m
+  %A = diagram.map (%v = %S : !S, %sum = %l : !m) -> !S {
+    %a = arith.divf %v, %sum : f32
+    diagram.yield %a : f32
+  }
+  %R = diagram.cast %S : !S -> !H
+  %Q = diagram.map (%r = %R : !H, %most = %m : !m) -> !S {
+    %wide = arith.extf %r : f16 to f32
+    %t = arith.subf %wide, %most : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %k = diagram.reduce add %Q over [x] : !S -> !m
+  %B = diagram.map (%v = %S : !S, %sum = %k : !m) -> !S {
+    %b = arith.divf %v, %sum : f32
+    diagram.yield %b : f32
+  }
+  %n = diagram.reduce max %R over [x] : !H -> tensor<4xf16, #diagram.array<[q]>>
+  %O = diagram.map (%r = %R : !H, %most = %n : tensor<4xf16, #diagram.array<[q]>>) -> !S {
+    %wide = arith.extf %r : f16 to f32
+    %more = arith.extf %most : f16 to f32
+    %t = arith.subf %wide, %more : f32
+    %p = math.exp %t : f32
+    diagram.yield %p : f32
+  }
+  %o = diagram.reduce add %O over [x] : !S -> !m
+  %C = diagram.map (%v = %S : !S, %sum = %o : !m) -> !S {
+    %c = arith.divf %v, %sum : f32
+    diagram.yield %c : f32
+  }
+  func.return %A, %B, %C : !S, !S, !S
+}

@@ -42,13 +42,14 @@ class Distance:
     """Whether a number stands for the extremum while it is neutral, so that all of such a row is zero instead."""
 
 
-def distance_of(expression: Expression) -> Distance | None:
-    """The maximum, or the minimum, that an expression is an exponential distance from."""
+def distance_of(expression: Expression, exactly: bool = False) -> Distance | None:
+    """The maximum, or the minimum, that an expression is an exponential distance from, over the reals; `exactly` says
+    that neither of the two is rounded to another format without the other."""
     arrays = [leaf.value for leaf in leaves(expression)]
     expression = look_through(expression)
     if not isinstance(expression, Node) or expression.kind not in (math.ExpOp, math.Exp2Op):
         return None
-    form = linear_form(expression.operands[0])
+    form = linear_form(expression.operands[0], exactly)
     raised = form.pop(None, 0.0)
     raised *= numbers.log2(numbers.e) if expression.kind is math.ExpOp else 1.0
     if not numbers.log2(LEAST) <= raised <= numbers.log2(FAR_FROM_OVERFLOW):
@@ -64,7 +65,7 @@ def distance_of(expression: Expression) -> Distance | None:
         if extremum.kind.data != ("max" if factor < 0 else "min"):
             continue
         rest = {other: size for other, size in form.items() if other is not atom}
-        operand = {o: -factor * s for o, s in linear_form(Leaf(extremum.operand)).items()}
+        operand = {o: -factor * s for o, s in linear_form(Leaf(extremum.operand), exactly).items()}
         if same_form(rest, operand):
             stands = _has_stand_in(expression)
             return _compared(extremum, peak, arrays, stands)
@@ -73,12 +74,13 @@ def distance_of(expression: Expression) -> Distance | None:
 
 def least_of_sum(expression: Expression) -> float:
     """What a sum of exponential distances is at least, unless it is of nothing, and zero, or NaN: one of its elements
-    is at the extremum. Also of a sum told from an older maximum, which was lower. Zero where no such bound is known."""
+    is at the extremum, unless one of the two is rounded. Also of a sum told from an older maximum, which was lower.
+    Zero where no such bound is known."""
     expression = look_through(expression)
     owner = expression.value.owner if isinstance(expression, Leaf) else None
     if not isinstance(owner, ReduceOp) or owner.kind.data != "add" or owner.init is not None:
         return 0.0
-    distance = distance_of(Leaf(owner.operand))
+    distance = distance_of(Leaf(owner.operand), exactly=True)
     if distance is None or not distance.is_reached or not set(distance.extremum.over_axes) <= set(owner.over_axes):
         return 0.0
     return distance.peak / ROUNDED

@@ -10,7 +10,7 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram.array import is_array
-from treadle.passes.expressions.inner import inner_expression, is_saturating, stood_for
+from treadle.passes.expressions.inner import inner_expression, is_rounding, is_saturating, stood_for
 from treadle.passes.expressions.scalars import (
     CASTS,
     Constant,
@@ -39,55 +39,56 @@ Atom = SSAValue | Leaf | Scaled | int | None
 expression (by identity), or `None` for the constant."""
 
 
-def linear_form(expression: Expression) -> dict[Atom, float]:
-    """An expression as a sum of constant multiples, over the reals: `0.5 * (a - b)` is {a: 0.5, b: -0.5}.
+def linear_form(expression: Expression, exactly: bool = False) -> dict[Atom, float]:
+    """An expression as a sum of constant multiples, over the reals: `0.5 * (a - b)` is {a: 0.5, b: -0.5}. `exactly`
+    says that what is rounded to fewer bits than f32 has is an atom, and not what it is rounded from.
 
     Maps that are linear themselves are looked through; anything else is one atom. An extremum for which a number stands
     while it is neutral is that extremum, for over the reals it is one."""
     form: dict[Atom, float] = {}
-    _add_form(expression, 1.0, form)
+    _add_form(expression, 1.0, form, exactly)
     return {atom: factor for atom, factor in form.items() if factor}
 
 
-def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> None:
-    if is_saturating(expression):
+def _add_form(expression: Expression, scale: float, form: dict[Atom, float], exactly: bool) -> None:
+    if is_saturating(expression) or (exactly and is_rounding(expression)):
         return _count(form, _atom(expression), scale)
     if isinstance(expression, Node) and expression.kind in CASTS:
-        return _add_form(expression.operands[0], scale, form)
+        return _add_form(expression.operands[0], scale, form, exactly)
     if isinstance(expression, Node) and (r := stood_for(expression)) is not None:
         return _count(form, r, scale)
     match expression:
         case Constant():
             _count(form, None, scale * expression.number)
         case Leaf():
-            _add_leaf(expression, scale, form)
+            _add_leaf(expression, scale, form, exactly)
         case Node(kind=arith.AddfOp, operands=(left, right)):
-            _add_form(left, scale, form)
-            _add_form(right, scale, form)
+            _add_form(left, scale, form, exactly)
+            _add_form(right, scale, form, exactly)
         case Node(kind=arith.SubfOp, operands=(left, right)):
-            _add_form(left, scale, form)
-            _add_form(right, -scale, form)
+            _add_form(left, scale, form, exactly)
+            _add_form(right, -scale, form, exactly)
         case Node(kind=arith.NegfOp, operands=(operand,)):
-            _add_form(operand, -scale, form)
+            _add_form(operand, -scale, form, exactly)
         case Node(kind=arith.MulfOp, operands=(Constant() as factor, other)):
-            _add_form(other, scale * factor.number, form)
+            _add_form(other, scale * factor.number, form, exactly)
         case Node(kind=arith.MulfOp, operands=(other, Constant() as factor)):
-            _add_form(other, scale * factor.number, form)
+            _add_form(other, scale * factor.number, form, exactly)
         case Node(kind=arith.DivfOp, operands=(other, Constant() as divisor)) if divisor.number:
-            _add_form(other, scale / divisor.number, form)
+            _add_form(other, scale / divisor.number, form, exactly)
         case Node(kind=arith.MulfOp, operands=(other, factor)) if is_positive_scalar(factor):
-            _add_scaled(expression, other, factor, scale, form)
+            _add_scaled(expression, other, factor, scale, form, exactly)
         case Node(kind=arith.MulfOp, operands=(factor, other)) if is_positive_scalar(factor):
-            _add_scaled(expression, other, factor, scale, form)
+            _add_scaled(expression, other, factor, scale, form, exactly)
         case _:
             _count(form, id(expression), scale)
 
 
 def _add_scaled(
-    whole: Expression, other: Expression, factor: Expression, scale: float, form: dict[Atom, float]
+    whole: Expression, other: Expression, factor: Expression, scale: float, form: dict[Atom, float], exactly: bool
 ) -> None:
     """Each summand of `other` times a number of the program; the whole is one atom if that is none of them."""
-    inner = linear_form(other)
+    inner = linear_form(other, exactly)
     if any(isinstance(atom, int | Scaled) for atom in inner):
         return _count(form, id(whole), scale)
     by = _spelled(factor)
@@ -127,13 +128,13 @@ def _atom(expression: Expression) -> Atom:
     return expression if expression.version else expression.value
 
 
-def _add_leaf(leaf: Leaf, scale: float, form: dict[Atom, float]) -> None:
+def _add_leaf(leaf: Leaf, scale: float, form: dict[Atom, float], exactly: bool) -> None:
     if leaf.version:
         _count(form, leaf, scale)
         return
     inner = inner_expression(leaf.value)
     if inner is not None:
-        expanded = linear_form(inner)
+        expanded = linear_form(inner, exactly)
         if not any(isinstance(atom, int) for atom in expanded):
             for atom, factor in expanded.items():
                 _count(form, atom, scale * factor)

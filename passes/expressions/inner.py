@@ -5,6 +5,7 @@ from __future__ import annotations
 import math as numbers
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import CastOp, MapOp, ReduceOp
@@ -55,6 +56,16 @@ def is_saturating(expression: Expression) -> bool:
         return False
     known = known_format(expression.type)
     return known is not None and known.saturates and not holds(expression.type, source)
+
+
+def is_rounding(expression: Expression) -> bool:
+    """Whether the last that an expression does is to round to fewer bits than f32 has."""
+    if isinstance(expression, Leaf):
+        owner = expression.value.owner
+        return isinstance(owner, CastOp) and not holds(expression.type, format_of(owner.operand.type))
+    if not isinstance(expression, Node) or expression.kind is arith.ExtFOp:
+        return False
+    return expression.kind is arith.TruncFOp or not holds(expression.type, f32)
 
 
 def stood_for(expression: Expression) -> SSAValue | None:
