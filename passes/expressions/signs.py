@@ -55,20 +55,24 @@ def _is_nonnegative_array(value: SSAValue) -> bool:
     return owner.name == "diagram.extent"
 
 
-def is_positive(expression: Expression) -> bool:
-    """Whether every value is above zero *and* finite, for finite leaves: it has an inverse."""
+def is_positive(expression: Expression, powers: bool = True) -> bool:
+    """Whether every value is above zero *and* finite, for finite leaves: it has an inverse. `powers` says that those of
+    e and 2 are, as they are over the reals: f32 may have zero for them."""
     expression = look_through(expression)
     match expression:
         case Constant():
             return 0 < expression.number < numbers.inf
         case Node(kind=arith.AddfOp, operands=(left, right)):
-            return (is_positive(left) and is_nonnegative(right)) or (is_positive(right) and is_nonnegative(left))
+            sides = (left, right), (right, left)
+            return any(is_positive(one, powers) and is_nonnegative(other) for one, other in sides)
         case Node(kind=arith.MulfOp | arith.DivfOp, operands=operands):
-            return all(is_positive(operand) for operand in operands)
-        case Node(kind=math.SqrtOp | math.RsqrtOp | math.ExpOp | math.Exp2Op, operands=(operand,)):
-            return expression.kind in (math.ExpOp, math.Exp2Op) or is_positive(operand)
+            return all(is_positive(operand, powers) for operand in operands)
+        case Node(kind=math.SqrtOp | math.RsqrtOp, operands=(operand,)):
+            return is_positive(operand, powers)
+        case Node(kind=math.ExpOp | math.Exp2Op):
+            return powers
         case Node(kind=arith.MaximumfOp, operands=operands):
-            return any(is_positive(operand) for operand in operands)
+            return any(is_positive(operand, powers) for operand in operands)
         case _:
             return False
 

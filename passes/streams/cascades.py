@@ -248,7 +248,9 @@ class Cascade:
         after, before = self._two_moments(expression)
         moved = self._moves(expression)
         self._check_fixed_parts(expression, after, moved)
-        solid = is_positive(after)
+        # Powers told from what does not move may be too small for f32, all of them; from an extremum that does, one is
+        # near 1.
+        solid = is_positive(after, powers=any(map(is_ordered, moved)))
         fragile = frozenset(r for r in moved if not solid or is_ordered(r))
         return Change(after, before, fragile)
 
