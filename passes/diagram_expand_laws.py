@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -91,11 +92,13 @@ def _expand(
     law = laws.get(name) or standard_law(name)
     if law is None:
         axes = ", ".join(f"'{axis}'" for axis in apply.over_axes)
-        known = ", ".join(sorted({*laws, *standard_laws()}))
+        known = sorted({*laws, *standard_laws()})
+        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        meant = f"; perhaps @{near[0]} is meant" if near else ""
         raise Refusal(
             apply,
-            f"no law for '{name}' on axis {axes}: define @{name} with diagram.law, its meaning as contractions, maps "
-            f"and reductions, which nothing has that puts elements in order (known laws: {known})",
+            f"no law for '{name}' on axis {axes}{meant}: define @{name} with diagram.law, its meaning as contractions, "
+            f"maps and reductions, which nothing has that puts elements in order (known laws: {', '.join(known)})",
         )
     if name in around:
         raise Refusal(apply, f"law @{name} applies itself, so its meaning has no end")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -188,8 +189,9 @@ def _is_on_gpu(argument: Any) -> bool:
 def _arrays(kernel: Compiled, arguments: Sequence[Any]) -> list[Any]:
     """As numpy knows them; a plain number for a scalar or an array without axes becomes one in the format of the
     program, so that the kernel and the reference see the same."""
-    types = list(entry_function(kernel.program).function_type.inputs)
-    known = [_array(argument) for argument in arguments]
+    function = entry_function(kernel.program)
+    types, names = list(function.function_type.inputs), [arg.name_hint for arg in function.args]
+    known = [_array(argument, name) for argument, name in zip_longest(arguments, names[: len(arguments)])]
     if len(known) != len(types):
         return known  # refused by `check_inputs`, which says what is expected
     return [_with_format(array, type) for array, type in zip(known, types, strict=True)]
@@ -203,16 +205,16 @@ def _with_format(array: Any, type: Attribute) -> Any:
     return number if is_array(type) else number[()]
 
 
-def _array(argument: Any) -> Any:
-    """As numpy knows it, with any strides that are whole elements (TreadleError for what is no array)."""
+def _array(argument: Any, name: str | None) -> Any:
+    """As numpy knows it, with any strides that are whole elements (TreadleError for what is no array). `name` is the
+    argument's in the program."""
     if _is_tensor(argument):
         argument = _numpy_of(argument)
     if isinstance(argument, bool | int | float | np.generic):
         return cast(Any, argument)
     if not isinstance(argument, np.ndarray):
-        raise TreadleError(
-            f"an argument is a {type(argument).__name__}: pass a numpy array, a torch tensor or a number"
-        )
+        which = f"argument %{name}" if name else "an argument"
+        raise TreadleError(f"{which} is a {type(argument).__name__}: pass a numpy array, a torch tensor or a number")
     if isinstance(argument, np.ma.MaskedArray):
         raise TreadleError(
             "an argument is a masked array, whose mask kernels do not see: pass argument.filled(...), and the mask as "

@@ -368,6 +368,7 @@ def test_a_law_may_apply_laws(capsys: pytest.CaptureFixture[str]) -> None:
         ("endless", "law @endless applies itself, so its meaning has no end"),
         ("own", "law @own has an axis 'q' of its own, and so has an array that it is applied to"),
         ("none", "no law for 'none' on axis 'k': define @none"),
+        ("centr", "no law for 'centr' on axis 'k'; perhaps @centre is meant: define @centr"),
     ],
 )
 def test_laws_that_cannot_be_applied(command: str, name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:

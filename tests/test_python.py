@@ -132,8 +132,8 @@ def test_torch_tensors_in_every_format() -> None:
         (lambda A, B: (A, B.astype(np.float64)), "elements of float64"),
         (lambda A, B: (A, B[1:]), "axis 'k' has 40 elements in argument %A, but 39 in %B"),
         (lambda A, B: (A, B[0]), "1 dimensions"),
-        (lambda A, B: (A, B.tolist()), "a list: pass a numpy array"),
-        (lambda A, B: (A, "B"), "a str: pass a numpy array"),
+        (lambda A, B: (A, B.tolist()), "argument %B is a list: pass a numpy array"),
+        (lambda A, B: (A, "B"), "argument %B is a str: pass a numpy array"),
     ],
 )
 def test_arguments_that_do_not_fit(product: treadle.Kernel, arguments: object, message: str) -> None:

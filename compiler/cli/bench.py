@@ -104,10 +104,11 @@ def _files(given: list[str]) -> list[Path]:
         if missing:
             raise TreadleError(f"no such file: {missing[0]}")
         return [Path(name) for name in given]
-    found = [EXAMPLES / f"{name}.mlir" for name in PROGRAMS]
-    if not all(path.is_file() for path in found):
-        raise TreadleError("the examples are not installed: name programs, as in treadle bench predict attention.mlir")
-    return found
+    for folder in (EXAMPLES, Path("examples")):  # of an installation in place, or of the clone that it was made from
+        found = [folder / f"{name}.mlir" for name in PROGRAMS]
+        if all(path.is_file() for path in found):
+            return found
+    raise TreadleError("the examples are not here: name programs, as in treadle bench predict attention.mlir")
 
 
 def _kept(device: str) -> Path:

@@ -124,7 +124,7 @@ class ContractOp(DiagramOperation):
         lhs, rhs = parse_pair(parser)
         parser.parse_keyword("over")
         over = parse_axis_list(parser)
-        parser.parse_keyword("accumulate")
+        parser.parse_keyword("accumulate", " with the format that products are summed in, as 'accumulate f32'")
         accumulate = parser.parse_type()
         multiply = parser.parse_identifier() if parser.parse_optional_keyword("as") else None
         init = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
