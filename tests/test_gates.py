@@ -109,6 +109,13 @@ def test_a_loop_without_scores_is_judged_by_its_products() -> None:
     assert not gate(report(replace(STEP, scores=0), table(100, 121)), "other instructions a product").ok
 
 
+def test_a_loop_that_was_written_out_is_told() -> None:
+    made = report(code=Code(128, 64, 16, 0, None))
+    assert any("no main loop" in line for line in report_lines(made))
+    assert not any(each.name.startswith("other instructions") for each in check(made))
+    assert not any("no main loop" in line for line in report_lines(report()))
+
+
 def test_gates_that_are_met() -> None:
     bounds = [each for each in check(report()) if each.name == "other instructions a score"]
     assert [(each.bound, each.ok) for each in bounds] == [(10.5, True), (9.0, False)]
