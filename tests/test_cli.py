@@ -450,7 +450,7 @@ def test_bad_seeds(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_usage_errors_are_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["paint"], ["run"], ["run", "p.mlir", "--backend", "tpu"], ["compile", "p.mlir", "--nope"]):
+    for arguments in (["paint"], ["run"], ["run", "p.mlir", "--backend", "tpu"], ["compile", "p.mlir", "--nope"]):
         refused(capsys, *arguments)
 
 
