@@ -8,8 +8,8 @@ from mutated import Mutation
 MUTATIONS: dict[str, Mutation] = {
     "choose: the worst of the best": (
         "compiler/cost/choose",
-        "_, _, best, found = min(ranked, key=lambda each: each[:2])",
-        "_, _, best, found = max(ranked, key=lambda each: each[:2])",
+        "_, _, best, _, found = alike[0]",
+        "_, _, best, _, found = max(ranked, key=lambda each: each[:2])",
     ),
     "choose: the slowest first": (
         "compiler/cost/choose",

@@ -216,7 +216,7 @@ def test_an_arrival_that_is_missing_is_found() -> None:
 
 def test_a_copy_to_another_stage_is_found() -> None:
     kernel = clone(pages())
-    copy = next(op for op in kernel.walk() if isinstance(op, cuda.CopyOp) and is_boxed(op.tile.type))
+    *_, copy = (op for op in kernel.walk() if isinstance(op, cuda.CopyOp) and is_boxed(op.tile.type))
     stage, loop = copy.tile.owner, copy.parent_op()
     assert isinstance(stage, cuda.StageOp)
     assert isinstance(loop, scf.ForOp)
