@@ -202,6 +202,13 @@ def rows(rates: str, overlaps: bool = False, carries: bool = False, run: str = "
     return found
 
 
+def tell(found: Sequence[Row], lines: Sequence[Sequence[str]], as_page: bool) -> None:
+    """Print rows, of which the first line is the head, and how many of them are right."""
+    head, *cells = (list(line) for line in lines)
+    print(markdown(head, cells) if as_page else results.table(head, cells))
+    print(summary(found))
+
+
 def table(found: Sequence[Row]) -> list[list[str]]:
     head = ["kernel", "predicted us", "measured us", "off by", "bound by"]
     return [
@@ -224,9 +231,7 @@ def main() -> int:
     if parsed.run != "first" and parsed.rates == "run":
         parser.error(f"the {parsed.run} run measured no rates")
     found = rows(parsed.rates, parsed.overlap, parsed.carry, parsed.run)
-    head, *cells = table(found)
-    print(markdown(head, cells) if parsed.markdown else results.table(head, cells))
-    print(summary(found))
+    tell(found, table(found), parsed.markdown)
     return 0
 
 

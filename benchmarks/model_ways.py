@@ -18,11 +18,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import results
-from gates import markdown
-from model_against import THIRD, Measured, kernels_then, planned
+from model_against import THIRD, Measured, kernels_then, planned, tell
 from speed.cases import cases
 
-from treadle.compiler.bench.predict import Row, found_in_l2, summary
+from treadle.compiler.bench.predict import Row, found_in_l2
 from treadle.compiler.cost import estimate
 from treadle.compiler.cost.limit import compulsory_bytes
 from treadle.compiler.cost.turns import Made
@@ -96,9 +95,7 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="print the table of the page")
     parsed = parser.parse_args()
     found = rows()
-    head, *cells = table(found)
-    print(markdown(head, cells) if parsed.markdown else results.table(head, cells))
-    print(summary(found))
+    tell(found, table(found), parsed.markdown)
     return 0
 
 

@@ -55,7 +55,7 @@ def test_ways_on_another_device_are_on_the_page():
     """Of which nothing was fitted."""
     found = model_ways.rows()
     head, *cells = model_ways.table(found)
-    assert model_ways.markdown(head, cells) in PAGE
+    assert model_against.markdown(head, cells) in PAGE
     hits = sum(row.is_hit for row in found)
     assert f"**{hits} of {len(found)}**" in PAGE.replace("\n", " ")
     assert hits >= SHARE * len(found)
