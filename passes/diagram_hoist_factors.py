@@ -44,6 +44,7 @@ from treadle.passes.expressions.scalars import (
     leaves,
 )
 from treadle.passes.factors.maxima import hoist_from_condition, hoist_from_maximum
+from treadle.passes.factors.reach import stay_in_range
 from treadle.passes.factors.rest import Materialised
 from treadle.passes.factors.rows import RowGuard, may_be_empty, witness_of
 from treadle.passes.factors.scaled import is_peak, scale, without_constants_of_both
@@ -108,6 +109,8 @@ class DiagramHoistFactorsPass(ModulePass):
     - Past a rounding a factor moves only if what stays behind provably fits the narrower format
       (`expressions.misfit`).
     - The sum itself must not be kept in f16, where it might overflow without the factor.
+    - Of several factors one leaves, unless what stays is bounded: `sum((x / m)^2)` keeps the range that it was scaled
+      for, and of `(q / |q|) (k / |k|)` in f32 one quotient is summed (`factors.reach`).
     - A factor that may be absent stays, for the sum of nothing is there. A peak is 1 in rows without elements, if a
       formula tells which these are."""
 
@@ -149,24 +152,28 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Pe
     operands = operands_of(sum)
     splitter = Splitter(function, sum, peaks)
     splits = [splitter.split(Leaf(operand)) for operand in operands]
+    for i, split in enumerate(splits):
+        if not stay_in_range(splits) and split.moves:
+            _stays(function, sum, (*split.above, *split.below), "with others, they keep numbers in the range of f32")
+            splits[i] = Split(Leaf(operands[i]))
     if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
         return
     if isinstance(_sum_format(sum), Float16Type):
-        _stays(function, sum, None, "it is kept in f16 and might overflow without them")
+        _stays(function, sum, (), "it is kept in f16 and might overflow without them")
         return
     above, below = without_constants_of_both(
         [factor for split in splits for factor in split.above], [factor for split in splits for factor in split.below]
     )
     if (infinite := next(filter(may_be_infinite, above), None)) is not None:
-        _stays(function, sum, infinite, "it may be infinite, and zero times infinity is no number")
+        _stays(function, sum, [infinite], "it may be infinite, and zero times infinity is no number")
         return
     guarded = bool(absences_of(operands))
     if guarded and (none := next((each for each in above if not is_number_of_nothing(each)), None)) is not None:
         reason = "every element of a row may be absent, where it may be no number and the sum is zero"
-        _stays(function, sum, none, reason)
+        _stays(function, sum, [none], reason)
         return
     if (lost := _axis_lost(sum, splits)) is not None:
-        _stays(function, sum, None, f"nothing that would be left to sum varies along '{lost}'")
+        _stays(function, sum, (), f"nothing that would be left to sum varies along '{lost}'")
         return
     rests_of = [split.rest for split in splits]
     witnesses = [witness_of(each, sum, rests_of, operands) for each in below] if guarded else []
@@ -175,8 +182,10 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Pe
     rows = PresentRows(sum)
     there = rows.write() if guarded and peak is not None else None
     if guarded and there is None and (unsafe := untold or peak) is not None:
-        reason = "every element of a row may be absent, and then nothing says what it would divide"
-        _stays(function, sum, unsafe, reason if untold is not None else "a row without elements may make it no number")
+        reason = "a row without elements may make it no number"
+        if untold is not None:
+            reason = "every element of a row may be absent, and then nothing says what it would divide"
+        _stays(function, sum, [unsafe], reason)
         return
     rests = [Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
     new_sum = _sum_of(sum, [rest.value for rest in rests])
@@ -203,11 +212,11 @@ def _axis_lost(sum: ContractOp | ReduceOp, splits: Sequence[Split]) -> str | Non
     return next((axis for axis in sum.over_axes if axis not in kept), None)
 
 
-def _stays(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression | None, reason: str) -> None:
-    """Note why a factor stays in a sum, or all of them."""
-    names = "factors" if factor is None else ", ".join(label(leaf.value) for leaf in leaves(factor))
-    verb = "stay" if factor is None else "stays"
-    note(function, PASS, f"{names} {verb} in the sum {label(sum.result)}", "refused", reason)
+def _stays(function: func.FuncOp, sum: ContractOp | ReduceOp, factors: Sequence[Expression], reason: str) -> None:
+    """Note why these factors stay in a sum, or all of them if none are given."""
+    named = dict.fromkeys(label(leaf.value) for factor in factors for leaf in leaves(factor))
+    verb = "stays" if len(factors) == 1 else "stay"
+    note(function, PASS, f"{', '.join(named) or 'factors'} {verb} in the sum {label(sum.result)}", "refused", reason)
 
 
 def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:

@@ -128,6 +128,22 @@ def test_rational_laws_are_checked_exactly(cases: int):
     assert judged(MEAN.replace("arith.divf %a, %count", "arith.mulf %a, %count"), cases).exact
 
 
+@pytest.mark.parametrize("kind", ["add", "mul", "max"])
+def test_what_a_condition_leaves_out_is_exact_too(kind: str, cases: int):
+    """A sum starts from a rational zero, a product from a rational one."""
+    text = f"""{HEAD}
+func.func @f(%v : !v) -> !r attributes {{sizes = #diagram.sizes<x = 50>}} {{
+  %w = diagram.where %v if "x < 3" : !v
+  %y = diagram.reduce {kind} %w over [x] : !v -> !r
+  func.return %y : !r
+}}"""
+    module = parse_module(text)
+    law, *_ = derive_laws(module, entry_function(module)).laws
+    found = Trial(module, law, cases, 0).verdict()
+    assert not found.wrong, found
+    assert found.exact
+
+
 def test_other_laws_are_checked_up_to_rounding(cases: int):
     text = MEAN.replace(
         "%mean = arith.divf %a, %count : f32",

@@ -13,7 +13,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 import treadle
 import treadle.language as tl
-from roads import Road, fitting
+from roads import Road, compiled, fitting
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.sizes import default_sizes
@@ -464,3 +464,24 @@ func.func @f(%A: !A, %B: !A) -> !m attributes {sizes = #diagram.sizes<a = 17, z 
     ]
     run_passes(module, specs)
     Road(algorithm, module, print_cuda(module)).check({"a": 17, "z": 200})
+
+
+def test_a_condition_whose_numbers_grow_beyond_64_bits_by_parts_stays_whole() -> None:
+    """`c x <= n` is in range, and `c (length part + x)` may not be: that axis is not cut, and the result is right."""
+    text = """
+!S = tensor<?x?xf32, #diagram.array<[b, x]>>
+!R = tensor<?xf32, #diagram.array<[b]>>
+!n = tensor<?xi32, #diagram.array<[b]>>
+func.func @f(%S: !S, %n: !n) -> !R attributes {sizes = #diagram.sizes<b = 2, x = 200000>} {
+  %W = diagram.where %S if "1000000000 * x <= n[b]" with (n = %n : !n) : !S
+  %R = diagram.reduce add %W over [x] : !S -> !R
+  func.return %R : !R
+}"""
+    road = compiled(text)
+    assert len(road.kernels) == 1
+    n = np.array([2_000_000_000, -1], np.int32)
+    (found,) = road.run([np.arange(1, 21, dtype=np.float32).reshape(2, 10), n])
+    assert found.tolist() == [1.0 + 2.0 + 3.0, 0.0]
+    specs = [ArgSpec(s.name, {"parts": (4,)}) if s.name == PASS else s for s in pipeline(Options())]
+    with pytest.raises(TreadleError, match=r"by parts of 'x', condition '.*' has numbers beyond 64 bits"):
+        run_passes(parse_module(text), specs)

@@ -386,3 +386,24 @@ func.func @stays_before_a_condition(%S: tensor<4x8xf32, #diagram.array<[q, x]>>)
   %n = diagram.reduce max %V over [x] : tensor<4x8xf32, #diagram.array<[q, x]>> -> tensor<4xf32, #diagram.array<[q]>>
   func.return %m, %n, %U : tensor<4xf32, #diagram.array<[q]>>, tensor<4xf32, #diagram.array<[q]>>, tensor<4x8xf32, #diagram.array<[q, x]>>
 }
+
+// Of two factors one leaves, so that what is summed is in the range of f32.
+// CHECK-LABEL: func.func @one_of_two_leaves
+// CHECK:      %[[P:.*]] = diagram.map (%s = %A : {{.*}}, %d = %m :
+// CHECK:      arith.divf %s, %d
+// CHECK:      %[[SUM:.*]] = diagram.contract %[[P]], %B over [x]
+// CHECK:      diagram.map (%{{.*}} = %[[SUM]] : {{.*}}, %{{.*}} = %n :
+func.func @one_of_two_leaves(%A: tensor<?x8xf32, #diagram.array<[i, x]>>, %B: tensor<?x8xf32, #diagram.array<[i, x]>>) -> tensor<?xf32, #diagram.array<[i]>> {
+  %m = diagram.reduce max %A over [x] : tensor<?x8xf32, #diagram.array<[i, x]>> -> tensor<?xf32, #diagram.array<[i]>>
+  %n = diagram.reduce max %B over [x] : tensor<?x8xf32, #diagram.array<[i, x]>> -> tensor<?xf32, #diagram.array<[i]>>
+  %P = diagram.map (%s = %A : tensor<?x8xf32, #diagram.array<[i, x]>>, %d = %m : tensor<?xf32, #diagram.array<[i]>>) -> tensor<?x8xf32, #diagram.array<[i, x]>> {
+    %p = arith.divf %s, %d : f32
+    diagram.yield %p : f32
+  }
+  %Q = diagram.map (%s = %B : tensor<?x8xf32, #diagram.array<[i, x]>>, %d = %n : tensor<?xf32, #diagram.array<[i]>>) -> tensor<?x8xf32, #diagram.array<[i, x]>> {
+    %q = arith.divf %s, %d : f32
+    diagram.yield %q : f32
+  }
+  %Y = diagram.contract %P, %Q over [x] accumulate f32 : tensor<?x8xf32, #diagram.array<[i, x]>>, tensor<?x8xf32, #diagram.array<[i, x]>> -> tensor<?xf32, #diagram.array<[i]>>
+  func.return %Y : tensor<?xf32, #diagram.array<[i]>>
+}

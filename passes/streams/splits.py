@@ -328,7 +328,10 @@ class _Parts:
             inputs = dict(zip(names, operands[1:], strict=True))
             text = op.condition.text.data
             cut = self.split.in_condition(text) if self.plan.is_piece(op.operand) else text
-            new = WhereOp(operands[0], cut, inputs, type)
+            try:
+                new = WhereOp(operands[0], cut, inputs, type)
+            except VerifyException as error:
+                raise Refusal(op, f"by parts of '{self.split.axis}', {error}") from error
         else:
             new = op.clone(self.values)
             if type != op.results[0].type:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 from typing import Any, TypeAlias, cast
 
@@ -152,9 +153,9 @@ def bytes_of(format: Attribute) -> int:
 
 
 def neutral(kind: str, dtype: np.dtype[Any]) -> Any:
-    """The neutral element of a reduction, in a number format."""
+    """The neutral element of a reduction, in a number format; of exact numbers an exact one, where it is finite."""
     if dtype.kind == "O":
-        return NEUTRAL[kind]
+        return Fraction(NEUTRAL[kind]) if kind in ("add", "mul") else NEUTRAL[kind]
     if dtype.kind == "f" or kind in ("add", "mul"):
         return dtype.type(NEUTRAL[kind])
     limits = np.iinfo(dtype)
