@@ -41,6 +41,12 @@ __global__ void matmul(const ELEMENT* a, const ELEMENT* b, float* out, int n, in
 }
 """
 )
+HALF = """    if (k0 + 16 > k) {
+      mma_m16n8k8(d, x[0], y[0]);
+      break;
+    }
+"""
+"""Where half a step is left, one of half the depth: what the other registers hold counts for nothing."""
 MATMUL_TF32 = (
     source(["load_global", "store_global", "mma_m16n8k8_tf32"])
     + """
@@ -100,6 +106,28 @@ def test_matrix_product(element: str, seed: int) -> None:
     assert report.unwritten == {2: 0}
     products = sum(each.requests for each in report.operations if each.kind == "mma")
     assert products == (m // 16) * (n // 8) * (k // (8 if element == "float" else 16))
+
+
+@pytest.mark.parametrize("element", ["__half", "__nv_bfloat16"])
+@pytest.mark.parametrize("k", [8, 24, 40])
+def test_half_a_step(element: str, k: int) -> None:
+    """The lanes' other elements are those of the row behind, infinite ones among them."""
+    text = MATMUL_16.replace("    mma_m16n8k16(d, x, y);", HALF + "    mma_m16n8k16(d, x, y);")
+    body = text[text.index("__global__") :].replace("ELEMENT", element)
+    text = source(["load_global", "store_global", "mma_m16n8k16", "mma_m16n8k8"]) + body
+    rng = np.random.default_rng(5)
+    a = rng.standard_normal((32, k)).astype(ELEMENTS[element])
+    b = rng.standard_normal((16, k)).astype(ELEMENTS[element])
+    a[16], b[8] = np.inf, np.nan
+    out = np.zeros((32, 16), np.float32)
+    behind = [np.concatenate([each.ravel(), np.full(16, np.inf, each.dtype)]) for each in (a, b)]
+    arrays = [Array(behind[0], False), Array(behind[1], False), Array(out, True)]
+    compile_source(text, ["matmul"]).launch(
+        "matmul", (2, 1, 1), (64, 1, 1), 0, [*arrays, ctypes.c_int32(16), ctypes.c_int32(k)]
+    )
+    with np.errstate(invalid="ignore"):
+        expected = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_allclose(out, expected, rtol=0, atol=1e-5)
 
 
 def test_products_are_summed_exactly() -> None:

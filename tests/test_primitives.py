@@ -59,6 +59,11 @@ USES = {
         "memcpy(a, h, 16); memcpy(c, h + 8, 8); memcpy(x, b, 16); memcpy(y, b + 8, 8);"
         "mma_m16n8k16(d, a, c); mma_m16n8k16(d, x, y); memcpy(f2, d, 16);"
     ),
+    "mma_m16n8k8": (
+        "__half a[2][2], c[2]; __nv_bfloat16 x[2][2], y[2]; float d[2][2] = {};"
+        "memcpy(a, h, 8); memcpy(c, h + 4, 4); memcpy(x, b, 8); memcpy(y, b + 4, 4);"
+        "mma_m16n8k8(d, a, c); mma_m16n8k8(d, x, y); memcpy(f2, d, 16);"
+    ),
     **{
         name: "".join(
             f"{{ {left} a[2][2][4]; {right} c[2][4]; float d[2][2] = {{}}; memcpy(a, h, 16); memcpy(c, h + 8, 8);"

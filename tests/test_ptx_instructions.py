@@ -223,3 +223,12 @@ mma.sync.aligned.m16n8k32.row.col.s32.{left}.s8.s32 {{%r4, %r5, %r6, %r7}}, {{%r
 {{%r3, %r3, %r3, %r3}};
 mul.wide.u32 %d1, %tid, 16; add.s64 %d1, %out, %d1; st.global.v4.u32 [%d1], {{%r4, %r5, %r6, %r7}};"""
         assert (run(body, np.zeros(128, np.int32)) == expected).all()
+
+
+def test_half_a_step_of_16_bits() -> None:
+    """Eight products of 1 and 2, added to 1."""
+    body = """
+mov.b32 %r1, 0x3C003C00; mov.b32 %r2, 0x40004000; mov.f32 %f1, 0f3F800000;
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f2, %f3, %f4, %f5}, {%r1, %r1}, {%r2}, {%f1, %f1, %f1, %f1};
+mul.wide.u32 %d1, %tid, 16; add.s64 %d1, %out, %d1; st.global.v4.f32 [%d1], {%f2, %f3, %f4, %f5};"""
+    assert (run(body, np.zeros(128, np.float32)) == 17).all()

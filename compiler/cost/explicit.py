@@ -45,6 +45,7 @@ from treadle.compiler.cost.roles import (
     lies_along_columns,
     lies_in_rows,
     product_axes,
+    reach_of,
     results_of,
     role_of_met,
     vector_in_rows,
@@ -488,7 +489,7 @@ class Walk:
 
     def padded(self, value: SSAValue) -> dict[str, int]:
         """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""
-        step = alignment_of(self.products)
+        step = reach_of(alignment_of(self.products))
         cut = {pieces.axis for pieces in self.groups} | self.streamed
         sizes = {axis: self.parts_of_blocks.get(axis, size) for axis, size in sizes_of(value.type).items()}
         return {axis: size if axis in cut else -(-max(size, 1) // step) * step for axis, size in sizes.items()}

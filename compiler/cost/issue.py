@@ -131,7 +131,7 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
         yield f"products {product.format}", rows * columns * deep
         yield "shared", (4 * rows * (product.left != "registers") + 2 * columns) * deep
         return
-    yield f"products {product.format}", rows * columns * deep
+    yield f"products {product.format}", rows * columns * _steps(product.format, depth)
     yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep, spread)
     sums = spread.of_lane(product.result)
     parts = promoted_parts(sums) if product.every else 1  # each of which reads the left operand
@@ -140,6 +140,12 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
     yield "operands", columns * deep / 8 + rows * deep * parts * (product.left != "registers")
     if product.every:
         yield from issued_by_promotion(sums, depth, product.every)
+
+
+def _steps(format: str, depth: Amount) -> Amount:
+    """Whole steps, of which the last may take half the time of one."""
+    step = DEPTH[format]
+    return ceil_div(depth, step // 2) / 2 if step == 16 else ceil_div(depth, step)
 
 
 def read_before(product: Product, spread: Spread) -> Amount:

@@ -40,6 +40,12 @@ def alignment_of(products: Sequence[ContractOp]) -> int:
     return max({1: 32, 2: 16}.get(format_of(op.lhs.type).size, 8) for op in products)
 
 
+def reach_of(alignment: int) -> int:
+    """What tiles reach to multiples of along an axis that is held whole, in steps of so many: of 16, the last step of a
+    product may take half (`cuda.products.HALVED`)."""
+    return 8 if alignment == 16 else alignment
+
+
 def lies_along_columns(
     axes: Sequence[str], stream: str | None, row: str | None, products: Iterable[ContractOp]
 ) -> bool:

@@ -32,6 +32,7 @@ from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import (
     ProductAxes,
     alignment_of,
+    reach_of,
     results_of,
     vector_in_rows,
 )
@@ -62,7 +63,7 @@ class Sketch:
     whole: tuple[str, ...]
     roles: ProductAxes
     alignment: int
-    """Tiles of products have sides that are multiples of this: whole axes are padded to it."""
+    """Tiles of products have sides that are multiples of this: whole axes are padded to it, or to half a step."""
     products_of_streams: tuple[int, ...]
     """How many products a step of each stream has: as many numbers as there are streams."""
     arrays: tuple[tuple[tuple[str, ...], int], ...]
@@ -269,7 +270,8 @@ class Sketch:
     def _padded(self, axis: str, size: Amount) -> Amount:
         if axis not in self.whole and axis not in self._empty:
             return size
-        return -(-most(size, 1) // self.alignment) * self.alignment
+        step = reach_of(self.alignment)
+        return -(-most(size, 1) // step) * step
 
     def _finding(self, tiles: Mapping[str, Amount]) -> Finding:
         """What a group does to find the limits of its streams; of many candidates, one with the smallest pieces."""

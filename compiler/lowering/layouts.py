@@ -153,11 +153,16 @@ class Layouts:
             )
         row_tiles = _ceil(plan.pieces.get(rows, 1), 16 * row_warps)
         column_tiles = _ceil(plan.pieces.get(columns, 1), 8 * column_warps)
-        if plan.is_contracted(columns):  # it becomes the depth of another product, which takes 16 or 32 at a time
+        if self._may_become_depth(columns):  # of another product, which takes 16 or 32 at a time
             column_tiles = _ceil(column_tiles, self._deepest(columns) // 8) * (self._deepest(columns) // 8)
         interleaved = column_warps == 1 and self._becomes_eight_bit(op, columns)
         layout = accumulator(rows, columns, row_tiles, column_tiles, (row_warps, column_warps), interleaved)
         return layout.slice(axis for axis in (rows, columns) if axis)
+
+    def _may_become_depth(self, axis: str) -> bool:
+        """Whether a product sums over an axis of something that is computed, from another product, say."""
+        over = (op for op in self.plan.contractions if axis in op.over_axes)
+        return any(not isinstance(operand.owner, LoadOp) for op in over for operand in (op.lhs, op.rhs))
 
     def _deepest(self, axis: str) -> int:
         """The most elements along an axis that a product over it takes at a time, at least 16."""

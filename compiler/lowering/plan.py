@@ -69,9 +69,6 @@ class KernelPlan:
         """Axes of a tile along which it has more than one element."""
         return tuple(axis for axis in axes_of(value.type) if self.pieces[axis] != 1)
 
-    def is_contracted(self, axis: str) -> bool:
-        return any(axis in op.over_axes for op in self.contractions)
-
     def is_reduced(self, axis: str) -> bool:
         return any(isinstance(op, ReduceOp) and axis in op.over_axes for op in self.kernel.walk())
 

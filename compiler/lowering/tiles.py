@@ -11,7 +11,7 @@ from treadle.compiler.lowering.names import named, plain_name
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import RowsAttr, is_interleaved, rows_layout
-from treadle.dialects.cuda.products import DEPTHS
+from treadle.dialects.cuda.products import least_depth
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import FORMAT_BYTES
@@ -52,8 +52,7 @@ def declare(lowering: KernelLowering, op: cuda.SharedOp) -> cuda.SharedOp:
 
 
 def _rows_of(lowering: KernelLowering, value: SSAValue) -> RowsAttr:
-    """Padding: as deep as products take at a time, as wide as they take, and rows an odd number of 16 bytes
-    apart."""
+    """Padding: as deep as products take at a time, the last step at least, and as wide as they take."""
     for axis, size in sizes_of(value.type).items():
         if size == 0:
             uses = list(value.uses)
@@ -101,7 +100,7 @@ def _padded(lowering: KernelLowering, axis: str, size: int, value: SSAValue) -> 
             continue
         if axis in op.over_axes:
             if axis == depth_of(lowering.plan, op):
-                step = DEPTHS[lowering.layouts.instructions[op]]
+                step = least_depth(lowering.layouts.instructions[op])
                 extents.append(-(-size // step) * step)
         elif axis in (lowering.plan.rows, columns_of(lowering.plan, op)):
             extents.append(lowering.layouts.of(op.result).extent(axis))

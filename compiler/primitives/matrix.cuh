@@ -84,6 +84,32 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __nv_bfloat
 #endif
 }
 
+// primitive: mma_m16n8k8; needs: as_register
+// What mma_m16n8k16 does, of half the depth: a (16 x 8) and b (8 x 8). Lane l holds
+//   a[m8][k1] at row 8 m8 + l / 4, column 2 (l % 4) + k1,
+//   b[k1]     at row 2 (l % 4) + k1, column l / 4. PTX ISA 9.7.14.5.7, mma.
+__device__ __forceinline__ void mma_m16n8k8(float (&d)[2][2], const __half (&a)[2][2], const __half (&b)[2] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0])), "r"(as_register(a[1])), "r"(as_register(b)));
+#else
+  emu::mma_m16n8k8(d, a, b, line);
+#endif
+}
+__device__ __forceinline__ void mma_m16n8k8(float (&d)[2][2], const __nv_bfloat16 (&a)[2][2],
+                                            const __nv_bfloat16 (&b)[2] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0])), "r"(as_register(a[1])), "r"(as_register(b)));
+#else
+  emu::mma_m16n8k8(d, a, b, line);
+#endif
+}
+
 // primitive: as_tf32
 #ifndef TREADLE_EMULATOR
 // Rounds to the 10 mantissa bits of tf32: to nearest, ties away from zero. PTX ISA 9.7.9, cvt.rna.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +14,7 @@ from treadle.compiler.printer.indices import Loop, add, subscripts, thread_terms
 from treadle.compiler.printer.scalars import c_type
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved
-from treadle.dialects.cuda.products import DEPTHS
+from treadle.dialects.cuda.products import DEPTHS, HALVED, has_half_step
 from treadle.dialects.cuda.tiles import format_bytes, is_fragment, layout_of, lies_along, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import PACKED
@@ -32,7 +32,7 @@ class Writer(multiply_add.Writer, Protocol):
 CHUNK_BYTES = 16
 """What a swizzle moves together, and a lane points to for `ldmatrix`."""
 
-PRIMITIVES = {name: f"mma_{name}" for name in DEPTHS}
+PRIMITIVES = {name: f"mma_{name}" for name in (*DEPTHS, *HALVED.values())}
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,18 @@ class Turns:
 
 def _turns(loop: Loop, stride: int) -> Turns:
     return Turns(loop.variable if loop.mode.size > 1 else "0", stride, loop.mode.size)
+
+
+def _whole_and_half(step: Loop, whole: int) -> Iterator[tuple[Loop, str]]:
+    """The steps with the head of their loop; where half a step is left, the whole ones, and that one by its number,
+    which has no head."""
+    if whole == step.mode.size:
+        yield step, str(step)
+        return
+    variable = step.variable
+    if whole:
+        yield step, f"UNROLL for (int {variable} = 0; {variable} < {whole}; ++{variable})"
+    yield Loop(step.mode, str(whole)), ""
 
 
 class ProductPrinter:
@@ -101,23 +113,31 @@ class ProductPrinter:
         loops = self.kernel.loops(layout)[:-3]
         row = next((loop for loop in loops if loop.mode.axis == rows), Loop(Mode(rows, 1, 16), "0"))
         step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 8 * pack), "0"))
-        with self.kernel.names.scope():
-            load, place = self.matrices(op.source, layout, row, step)
-        target = f"{name}{subscripts(layout, loops, len(loops))}"
-        self.kernel.text.nest(loops, [f"{load}({target}, &{place});"])
+        whole = step.mode.size - (pack == 2 and has_half_step("m16n8k16", sizes_of(op.source.type)[axis]))
+        for each, head in _whole_and_half(step, whole):
+            now = [each if loop is step else loop for loop in loops]
+            index, is_half = subscripts(layout, now, len(now)), not head
+            heads = [head if loop is step and whole < step.mode.size else loop for loop in loops]
+            with self.kernel.names.scope():
+                load, place = self.matrices(op.source, layout, row, each, is_half)
+            target = f"{name}{index}{'[0]' if is_half else ''}"
+            self.kernel.text.nest([each for each in heads if each], [f"{load}({target}, &{place});"])
         return True
 
-    def matrices(self, tile: SSAValue, layout: LayoutAttr, row: Loop, step: Loop) -> tuple[str, str]:
-        """The primitive that loads 16 rows of 32 bytes, a left fragment of narrow elements, say, and the place that a
-        lane gives it."""
+    def matrices(
+        self, tile: SSAValue, layout: LayoutAttr, row: Loop, step: Loop, is_half: bool = False
+    ) -> tuple[str, str]:
+        """The primitive that loads 16 rows of 32 bytes, a left fragment of narrow elements, say, or its first half, and
+        the place that a lane gives it."""
         rows, axis = row.mode.axis, step.mode.axis
         warp, chunk = _warp_terms(layout, rows), CHUNK_BYTES // format_bytes(tile.type)
         loops = {rows: _turns(row, 16), axis: _turns(step, 2 * chunk)}
+        load = f"load_matrix_x{2 if is_half else 4}"
         if lies_along(tile.type, axis):
             lanes = {rows: add([*warp, "lane % 16"]), axis: f"lane / 16 * {chunk}"}
-            return self.kernel.call("load_matrix_x4"), self._lane_place(tile, lanes, loops)
+            return self.kernel.call(load), self._lane_place(tile, lanes, loops)
         lanes = {rows: add([*warp, "lane / 8 % 2 * 8"]), axis: add(["lane / 16 * 8", "lane % 8"])}
-        return self.kernel.call("load_matrix_x4_trans"), self._lane_place(tile, lanes, loops)
+        return self.kernel.call(f"{load}_trans"), self._lane_place(tile, lanes, loops)
 
     def _lane_place(self, tile: SSAValue, lanes: dict[str, str], loops: dict[str, Turns]) -> str:
         """The place in a tile that a lane gives to `ldmatrix`. What the lane adds is computed once; the loops add to it
@@ -156,37 +176,55 @@ class ProductPrinter:
     # -- tensor cores ------------------------------------------------------------------------------
 
     def _tensor_core(self, op: cuda.ProductOp, name: str, depth: int) -> None:
-        """For each step of the depth: the left fragments of every row tile, then each column tile's right fragment,
-        which all row tiles share."""
-        kernel, text = self.kernel, self.kernel.text
+        """For each step of the depth, and half a step that is left: the left fragments of every row tile, then each
+        column tile's right fragment, which all row tiles share."""
+        kernel = self.kernel
         layout = layout_of(op.result.type)
         rows, columns = _row_axis(layout), _column_axis(layout)
         row_tiles, column_tiles = _tiles(layout, rows, 16), _tiles(layout, columns, 8)
         if is_interleaved(layout):
             column_tiles = 2 * _tiles(layout, columns, 16)
-        steps = -(-sizes_of(op.rhs.type)[op.axis] // depth)
+        size = sizes_of(op.rhs.type)[op.axis]
+        steps = -(-size // depth)
+        whole = steps - has_half_step(op.instruction.data, size)
         with kernel.names.scope():
             step = Loop(Mode(op.axis, steps, depth), kernel.names.fresh(f"{op.axis}{depth}"))
             row = Loop(Mode(rows, row_tiles, 16), kernel.names.fresh(f"{rows}16"))
             column = Loop(Mode(columns, column_tiles, 8), kernel.names.fresh(f"{columns}8"))
-            wide = depth >= 16 and column_tiles % 2 == 0
-            left_place = self._left_place(op, layout, rows, row, step, depth)
-            right_place = self._right_place(op, layout, columns, column, step, depth, wide)
-            with self._walk(op, str(step), step.variable, depth):
-                left = self._left(op, row, step, depth, left_place)
-                if wide:
-                    head = f"UNROLL for (int {column.variable} = 0; {column.variable} < {column_tiles}; "
-                    head += f"{column.variable} += 2)"
-                else:
-                    head = str(column)
-                with text.block(head):
-                    self._right(op, depth, wide, right_place)
-                    for half in (0, 1) if wide else (None,):
-                        right = "rhs" if half is None else f"rhs[{half}]"
-                        accumulator = _accumulator(name, layout, rows, row, columns, column.variable, half or 0)
-                        mma = kernel.call(PRIMITIVES[op.instruction.data])
-                        statement = f"{mma}({accumulator}, {left}, {right});"
-                        text.nest([row] if row_tiles > 1 else [], [statement])
+            for each, head in _whole_and_half(step, whole):
+                self._steps(op, name, row, column, each, head, depth)
+
+    def _steps(
+        self,
+        op: cuda.ProductOp,
+        name: str,
+        row: Loop,
+        column: Loop,
+        step: Loop,
+        head: str,
+        depth: int,
+    ) -> None:
+        """Those of a loop, or half a step, which has none."""
+        kernel, text, layout, is_half = self.kernel, self.kernel.text, layout_of(op.result.type), not head
+        rows, columns, column_tiles = row.mode.axis, column.mode.axis, column.mode.size
+        wide = depth >= 16 and column_tiles % 2 == 0
+        left_place = self._left_place(op, layout, rows, row, step, depth, is_half)
+        right_place = self._right_place(op, layout, columns, column, step, depth, wide, is_half)
+        mma = kernel.call(PRIMITIVES[HALVED[op.instruction.data] if is_half else op.instruction.data])
+        with text.block("") if is_half else self._walk(op, head, step.variable, depth):
+            left = self._left(op, row, step, depth, left_place, is_half)
+            if wide:
+                head = f"UNROLL for (int {column.variable} = 0; {column.variable} < {column_tiles}; "
+                head += f"{column.variable} += 2)"
+            else:
+                head = str(column)
+            with text.block(head):
+                self._right(op, depth, wide, right_place, is_half)
+                for half in (0, 1) if wide else (None,):
+                    right = "rhs" if half is None else f"rhs[{half}]"
+                    accumulator = _accumulator(name, layout, rows, row, columns, column.variable, half or 0)
+                    statement = f"{mma}({accumulator}, {left}, {right});"
+                    text.nest([row] if row.mode.size > 1 else [], [statement])
 
     @contextmanager
     def _walk(self, op: cuda.ProductOp, whole: str, variable: str, depth: int, together: int = 1) -> Generator[None]:
@@ -206,30 +244,33 @@ class ProductPrinter:
             yield
 
     def _left_place(
-        self, op: cuda.ProductOp, layout: LayoutAttr, rows: str, row: Loop, step: Loop, depth: int
+        self, op: cuda.ProductOp, layout: LayoutAttr, rows: str, row: Loop, step: Loop, depth: int, is_half: bool
     ) -> tuple[str, str]:
         """The primitive that loads the left fragments, and from where; of fragments that are in registers, nothing."""
         if is_fragment(op.lhs.type):
             return "", ""
         if depth >= 16:
-            return self.matrices(op.lhs, layout, row, step)
+            return self.matrices(op.lhs, layout, row, step, is_half)
         first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
         at_depth = times(step.variable, depth)
         place = self._place(op.lhs, {rows: f"{first} + m8 * 8 + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
         return self.kernel.call("load_shared"), place
 
-    def _left(self, op: cuda.ProductOp, row: Loop, step: Loop, depth: int, source: tuple[str, str]) -> str:
+    def _left(
+        self, op: cuda.ProductOp, row: Loop, step: Loop, depth: int, source: tuple[str, str], is_half: bool
+    ) -> str:
         """Load the left fragments of this step; gives the expression for those of the current row tile."""
         text = self.kernel.text
         row_index = f"[{row.variable}]" if row.mode.size > 1 else ""
         if is_fragment(op.lhs.type):
             step_index = f"[{step.variable}]" if step.mode.size > 1 else ""
-            return f"{self.kernel.values[op.lhs]}{row_index}{step_index}"
+            return f"{self.kernel.values[op.lhs]}{row_index}{step_index}{'[0]' if is_half else ''}"
         load, place = source
         dimension = f"[{row.mode.size}]" if row.mode.size > 1 else ""
         loops = [row] if row.mode.size > 1 else []
         pack = 4 // format_bytes(op.lhs.type)
-        text.line(f"{c_type(op.lhs.type)} lhs{dimension}{'[2]' if depth >= 16 else ''}[2][{max(pack, 2)}];")
+        halves = "[2]" if depth >= 16 and not is_half else ""
+        text.line(f"{c_type(op.lhs.type)} lhs{dimension}{halves}[2][{max(pack, 2)}];")
         if depth >= 16:
             text.nest(loops, [f"{load}(lhs{row_index}, &{place});"])
         else:
@@ -246,6 +287,7 @@ class ProductPrinter:
         step: Loop,
         depth: int,
         wide: bool,
+        is_half: bool,
     ) -> tuple[str, str]:
         """The primitive that loads the right fragment of one column tile, or of two at once, and from where."""
         warp = _warp_terms(layout, columns)
@@ -266,9 +308,15 @@ class ProductPrinter:
         else:
             lanes = {columns: add([*warp, "lane / 16 * 8" if wide else ""]), op.axis: "lane % 16"}
             load = "load_matrix_x4_trans" if wide else "load_matrix_x2_trans"
+        if is_half:  # a matrix of each column tile
+            is_along = lies_along(op.rhs.type, op.axis)
+            lanes = {columns: add([*warp, "lane % 16" if wide else "lane % 8"]), op.axis: "0"}
+            if not is_along:
+                lanes = {columns: add([*warp, "lane / 8 % 2 * 8" if wide else ""]), op.axis: "lane % 8"}
+            load = f"load_matrix_x{2 if wide else 1}{'' if is_along else '_trans'}"
         return self.kernel.call(load), self._lane_place(op.rhs, lanes, loops)
 
-    def _right(self, op: cuda.ProductOp, depth: int, wide: bool, source: tuple[str, str]) -> None:
+    def _right(self, op: cuda.ProductOp, depth: int, wide: bool, source: tuple[str, str], is_half: bool) -> None:
         """Load the right fragment of one column tile, or of two at once."""
         text = self.kernel.text
         load, place = source
@@ -277,7 +325,7 @@ class ProductPrinter:
             text.line(f"{type} rhs[2];")
             text.nest([Loop(Mode("", 2, 4), "k4")], [f"rhs[k4] = {load}(&{place});"])
             return
-        text.line(f"{type} rhs{'[2]' if wide else ''}[2][{4 // format_bytes(op.rhs.type)}];")
+        text.line(f"{type} rhs{'[2]' if wide else ''}{'' if is_half else '[2]'}[{4 // format_bytes(op.rhs.type)}];")
         text.line(f"{load}(rhs, &{place});")
 
     def _place(self, tile: SSAValue, coordinates: dict[str, str]) -> str:

@@ -48,6 +48,20 @@ PRODUCTS = {
 DEPTHS = {"m16n8k32": 32, "m16n8k32_s32": 32, "m16n8k16": 16, "m16n8k8_tf32": 8}
 """How many elements of the summed axis each instruction of a tensor core takes."""
 
+HALVED = {"m16n8k16": "m16n8k8"}
+"""Instructions of which there is one for half as many elements: what is left of an axis that is summed takes that, if
+it is no more (heads of 24, 40, 56)."""
+
+
+def least_depth(instruction: str) -> int:
+    """Elements of the summed axis that the last step of an instruction takes at least: as far as operands reach."""
+    return DEPTHS[instruction] // 2 if instruction in HALVED else DEPTHS[instruction]
+
+
+def has_half_step(instruction: str, size: int) -> bool:
+    """Whether the last step over so many elements takes half of what the others take."""
+    return instruction in HALVED and 0 < size % DEPTHS[instruction] <= DEPTHS[instruction] // 2
+
 
 @irdl_op_definition
 class ProductOp(IRDLOperation):
@@ -55,7 +69,8 @@ class ProductOp(IRDLOperation):
     `m16n8k8_tf32`, `m16n8k32_s32` of integers or, from sm_89 on, `m16n8k32` of 8-bit floats on tensor cores (PTX ISA
     9.7.14.5), `fma` on the others. An operand is a tile in shared memory or the fragments of the left operand in
     registers; the left operand has the rows. Operands of 8 bits lie along rows of their tiles, and may be of two
-    formats, both floats or both integers.
+    formats, both floats or both integers. Where half a step of `m16n8k16`, or less, is left of the axis, it is one of
+    `m16n8k8`.
 
     ```
     %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S

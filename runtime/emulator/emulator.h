@@ -186,6 +186,13 @@ inline void mma_m16n8k16(void* d, const __nv_bfloat16 (&a)[2][2][2],
                          const __nv_bfloat16 (&b)[2][2], int line) {
   meet({MMA, line, d, a, b, BF16});
 }
+// Half of that depth, and nothing in the other half.
+template <class T>
+inline void mma_m16n8k8(void* d, const T (&a)[2][2], const T (&b)[2], int line) {
+  T whole_a[2][2][2] = {}, whole_b[2][2] = {};
+  memcpy(whole_a, a, sizeof(a)), memcpy(whole_b, b, sizeof(b));
+  mma_m16n8k16(d, whole_a, whole_b, line);
+}
 template <class T> constexpr Element eight_bit_element();
 template <> constexpr Element eight_bit_element<__nv_fp8_e4m3>() { return E4M3; }
 template <> constexpr Element eight_bit_element<__nv_fp8_e5m2>() { return E5M2; }

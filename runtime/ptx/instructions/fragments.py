@@ -20,8 +20,8 @@ _GROUP, _IN_GROUP = _LANE // 4, _LANE % 4
 def places_a(k: int, packed: int) -> Places:
     """A of m16n8k`k`, 16 x k, with `packed` elements in a register of 32 bits (m16n8k8 of tf32, m16n8k16 of 16 bits,
     m16n8k32 of 8): registers 0 and 2 are of row `lane // 4`, 1 and 3 eight rows below; 2 and 3 of the second half of
-    k."""
-    i = np.arange(4 * packed)[None, :]
+    k. (m16n8k8 of 16 bits has no second half.)"""
+    i = np.arange(k // 2)[None, :]
     register, inside = i // packed, i % packed
     row = _GROUP + 8 * (register % 2)
     column = packed * _IN_GROUP + inside + k // 2 * (register // 2)
@@ -30,7 +30,7 @@ def places_a(k: int, packed: int) -> Places:
 
 def places_b(k: int, packed: int) -> Places:
     """B, k x 8: register 1 is of the second half of k."""
-    i = np.arange(2 * packed)[None, :]
+    i = np.arange(k // 4)[None, :]
     register, inside = i // packed, i % packed
     row = packed * _IN_GROUP + inside + k // 2 * register
     return row * 8 + _GROUP

@@ -82,13 +82,16 @@ def numbers(bits: Array, format: str) -> Array:
     return _tf32(bits) if format == "tf32" else _TABLES[format][bits]
 
 
-_SHAPES: dict[tuple[str, str], tuple[int, int, tuple[str, ...]]] = {
-    ("m16n8k8", "f32"): (8, 4, ("tf32",)),
-    ("m16n8k16", "f32"): (16, 2, ("f16", "bf16")),
-    ("m16n8k32", "f32"): (32, 1, ("e4m3", "e5m2")),
-    ("m16n8k32", "s32"): (32, 1, ("s8", "u8")),
+_SHAPES: dict[tuple[str, str], tuple[int, tuple[str, ...]]] = {
+    ("m16n8k8", "f32"): (8, ("tf32", "f16", "bf16")),
+    ("m16n8k16", "f32"): (16, ("f16", "bf16")),
+    ("m16n8k32", "f32"): (32, ("e4m3", "e5m2")),
+    ("m16n8k32", "s32"): (32, ("s8", "u8")),
 }
-"""k, bytes of an element, formats."""
+"""k, formats."""
+
+_BYTES = {"tf32": 4, "f16": 2, "bf16": 2}
+"""Of an element; 1 of other formats."""
 
 
 @meaning("mma", "sync", "aligned")
@@ -102,18 +105,19 @@ def multiply(instruction: Instruction, program: Program) -> Step:
     shape = modifiers.choice(*(shape for shape, _ in _SHAPES))
     modifiers.require("row", "col")
     type = modifiers.choice(*(type for known, type in _SHAPES if known == shape))
-    k, nbytes, formats = _SHAPES[shape, type]
+    k, formats = _SHAPES[shape, type]
     of_a, of_b = modifiers.choice(*formats), modifiers.choice(*formats)
     modifiers.require(type)
     modifiers.end()
     instruction.expect(4)
+    nbytes = _BYTES.get(of_a, 1)
     if of_a != of_b and nbytes > 1:
         instruction.unknown("the factors have one format")
     d, a, b, c = instruction.operands
     writes = program.writers(d, type, instruction)
     reads_c = program.readers(c, type, instruction)
     reads_a, reads_b = program.readers(a, "b32", instruction), program.readers(b, "b32", instruction)
-    if (len(writes), len(reads_a), len(reads_b), len(reads_c)) != (4, 4, 2, 4):
+    if (len(writes), len(reads_a), len(reads_b), len(reads_c)) != (4, k * nbytes // 8, k * nbytes // 16, 4):
         instruction.unknown("the fragments have other sizes")
     packed = 4 // nbytes
     into_a, into_b, into_c = places_a(k, packed), places_b(k, packed), places_c()
