@@ -223,7 +223,7 @@ def test_what_alignment_costs() -> None:
     lines = list(alignment_lines(kernel))
     assert lines[0].startswith("@matmul_kernel, to 32 bytes: 16 bytes a thread at most")
     assert lines[3].startswith("@matmul_kernel_strided, any strides: 2 bytes a thread")
-    assert lines[3].endswith("too narrow for asynchronous copies")
+    assert "too narrow for asynchronous copies" in lines[3]
     assert not any("the fewest are" in line for line in lines)
 
 

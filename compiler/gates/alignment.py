@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from treadle.compiler.gates.banks import banks_told
 from treadle.compiler.gates.beyond import BoxesOp, beyond_lines, moved_at
 from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic
@@ -80,7 +81,8 @@ def alignment_lines(kernel: cuda.KernelOp) -> Iterator[str]:
     for each in variants(kernel):
         strided = each.alignment == cuda.ANY_STRIDES
         what = "any strides" if strided else f"to {each.alignment} bytes"
-        yield f"@{each.name}, {what}: {'; '.join(_told(each))}"
+        told = [*_told(each), *banks_told(kernel, each.alignment)]
+        yield f"@{each.name}, {what}: {'; '.join(told)}"
         yield from (f"  {line}" for line in beyond_lines(kernel, each.alignment))
 
 

@@ -119,6 +119,8 @@ def traffic_lines(operations: Sequence[Traffic]) -> Iterator[str]:
         yield from (f"  {'   ' if gate.ok else '>> '}{gate}" for gate in check_traffic(shown))
         if any(each.sectors > each.fewest_sectors for each in shown if each.kind not in BOXES):
             yield "     'treadle compile --report' says which accesses ask for them, and why"
+        if any(each.conflicts for each in shown if each.kind == "copy_async"):
+            yield "     'treadle compile --report' says why copies meet a bank twice, and what no order spares"
 
 
 def _row(each: Traffic) -> str:

@@ -4,6 +4,13 @@ Slots of `width` neighbours follow each other, 32 to a warp's request, and a req
 (a row of the tile, or a column if columns are what lies together) that begins inside a sector leaves the slots before
 it empty. Where lines are so close that a sector holds parts of two, slots run on through the gap between them.
 
+Two of all orders that do so spare wavefronts of shared memory:
+
+- Lines apart that are whole times 128 bytes long are *turned*: the slots before one hold the end of it, which is in its
+  last sector, and a phase has lanes of one line alone, every bank once.
+- Columns are dealt four at a time, a sector of each after another. Rows of a tile begin with 16 bytes, so that a sector
+  of a column is in the banks of one word of eight rows; what else a request asks for is in another word of them.
+
 All elements of a sector then belong to one request: the sectors that are asked for are the distinct ones, and no way to
 deal the elements to lanes and requests has fewer. The primitive `sector_order` computes the same on the device."""
 
@@ -14,7 +21,13 @@ from dataclasses import dataclass
 from itertools import product
 
 from treadle.compiler.layouts.sectors import SECTOR_BYTES
+from treadle.compiler.layouts.tiles import PERIOD_BYTES
 from treadle.dialects.cuda.layout import LANES
+
+TOGETHER = 4
+"""Columns that are dealt together."""
+SWAPPED = (0, 2, 1, 3)
+"""Their order where a word has two: a request asks for two of them, which are to be in different words."""
 
 Place = tuple[int, int]
 """Row and column of the first element of a slot."""
@@ -53,20 +66,27 @@ class SectorOrder:
         if 1 not in (self.row_stride, self.column_stride):  # nothing lies together
             return [divmod(at, length) for at in range(lines * length)]
         first, apart = self.start % sector, abs(stride)
-        if length <= apart < length + sector:
+        if length <= apart < length + sector and (first or stride % sector):
             last = lines - 1 if stride < 0 else 0  # the line that comes first in memory
             first = (self.start + last * stride) % sector
             end = first + (lines - 1) * apart + length
             every = [divmod(at - first, apart) for at in range(0, end, self.width)]
             every = [(abs(last - line) if 0 <= line < lines else line, at) for line, at in every]
         else:
-            span = -(-(length + sector - self.width) // sector) * sector
-            every = [
-                (line, at - (first + line * stride) % sector)
-                for line in range(lines)
-                for at in range(0, span, self.width)
-            ]
+            turns = length % (PERIOD_BYTES // self.element_bytes) == 0
+            span = length if turns else -(-(length + sector - self.width) // sector) * sector
+            every = [(line, at - (first + line * stride) % sector) for line, at in self._dealt(lines, span, sector)]
+            every = [(line, at % span) for line, at in every] if turns else every
         return [(line, at) if 0 <= line < lines and 0 <= at < length else None for line, at in every]
+
+    def _dealt(self, lines: int, span: int, sector: int) -> Iterator[Place]:
+        """Slots of lines that lie apart: line by line, or of columns by sectors of four of them."""
+        if not self.is_turned:
+            yield from product(range(lines), range(0, span, self.width))
+            return
+        for block, first in product(range(0, lines, TOGETHER), range(0, span, sector)):
+            for i, at in product(range(TOGETHER), range(sector)):
+                yield block + (SWAPPED[i] if self.element_bytes == 2 else i), first + at
 
 
 def sector_requests(

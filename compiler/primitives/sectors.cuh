@@ -8,6 +8,8 @@ __device__ __forceinline__ int at_most(int most, int64_t left) {
 // Deals a tile to the threads of a block, slot by slot of WIDTH neighbours, so that a warp asks for whole sectors of 32
 // bytes and no two warps for one: where lines begin inside a sector, the slots before and behind them are nobody's.
 // Lines are rows, or columns if those are what lies together. Elements that have no neighbours go in any order.
+// Lines apart of whole 128 bytes are turned: the slots before one hold what is in its last sector, and a phase meets
+// every bank once. Columns are dealt four at a time, by sectors of them that lie in different words of a tile's rows.
 template <class T, int WIDTH>
 struct sector_order {
   struct Slot {
@@ -22,6 +24,8 @@ struct sector_order {
   int pitch;          // from line to line, in elements, where a sector may have parts of two lines; else 0
   int last;           // the line that comes first in memory then
   int count;          // slots, whole warps of them
+  bool turns;         // whether the slots before a line hold its end
+  bool by_columns;    // whether columns that lie apart are dealt four at a time
 
   __device__ __forceinline__ sector_order(const T* tile, int rows, int columns, int64_t row_stride,
                                           int64_t column_stride) {
@@ -32,19 +36,28 @@ struct sector_order {
     const int64_t stride = turned ? column_stride : row_stride, apart = turned ? along : down;
     const bool together = column_stride == 1 || row_stride == 1;
     skew = together ? int(stride & (SECTOR - 1)) : 0;
-    span = together ? (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR : length;
-    pitch = together && apart >= length && apart < length + SECTOR ? int(apart) : 0;
+    first = together ? int(reinterpret_cast<size_t>(tile) / sizeof(T) % SECTOR) : 0;
+    pitch = (first || skew) && apart >= length && apart < length + SECTOR ? int(apart) : 0;
+    turns = together && !pitch && length % (4 * SECTOR) == 0;
+    by_columns = WIDTH == 1 && turned && row_stride == 1 && !pitch;
+    span = together && !turns ? (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR : length;
     last = pitch && stride < 0 ? lines - 1 : 0;
-    first = together ? int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR) : 0;
-    const int elements = pitch ? first + (lines - 1) * pitch + length : lines * span;
+    if (last) first = int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR);
+    const int all = by_columns ? (lines + 3) / 4 * 4 : lines;
+    const int elements = pitch ? first + (lines - 1) * pitch + length : all * span;
     count = length > 0 && lines > 0 ? ((elements + WIDTH - 1) / WIDTH + 31) / 32 * 32 : 0;
   }
 
   __device__ __forceinline__ Slot operator[](int slot) const {
-    const int at = slot * WIDTH - (pitch ? first : 0);
-    const int line = at / (pitch ? pitch : span);
-    const int before = pitch ? 0 : (first + line * skew) & (SECTOR - 1);
-    const int place = at - line * (pitch ? pitch : span) - before;
+    const int at = slot * WIDTH - (pitch ? first : 0), step = pitch ? pitch : by_columns ? 4 * span : span;
+    int line = at / step, place = at - line * step;
+    if (by_columns) {
+      const int of = place / SECTOR & 3;
+      line = 4 * line + (sizeof(T) == 2 ? of >> 1 | (of & 1) << 1 : of);
+      place = place / (4 * SECTOR) * SECTOR + (place & (SECTOR - 1));
+    }
+    if (!pitch) place -= (first + line * skew) & (SECTOR - 1);
+    if (turns && place < 0) place += span;
     if (at < 0 || line >= lines || place < 0 || place >= length) return {0, 0, false};
     const int from = last ? last - line : line;
     return turned ? Slot{place, from, true} : Slot{from, place, true};
