@@ -363,14 +363,13 @@ struct sector_order {
   };
   static constexpr int SECTOR = 32 / int(sizeof(T));
   bool turned;        // lines are columns
+  bool by_columns;    // columns that lie apart, which are dealt four at a time
   int lines, length;  // lines, and elements of one
-  int first, skew;    // elements of a sector before the tile; more of them with each line
-  int span;           // slots of a line, in elements
-  int pitch;          // from line to line, in elements, where a sector may have parts of two lines; else 0
-  int last;           // the line that comes first in memory then
+  int offset;         // elements of a sector before lines that nearly touch
+  int first, skew;    // of others, before the first; more of them with each line
+  int span;           // from line to line, in elements; of others slots of a line, whole sectors of them
+  int last;           // the line that comes first in memory, of lines that nearly touch
   int count;          // slots, whole warps of them
-  bool turns;         // whether the slots before a line hold its end
-  bool by_columns;    // whether columns that lie apart are dealt four at a time
 
   __device__ __forceinline__ sector_order(const T* tile, int rows, int columns, int64_t row_stride,
                                           int64_t column_stride) {
@@ -382,28 +381,29 @@ struct sector_order {
     const bool together = column_stride == 1 || row_stride == 1;
     skew = together ? int(stride & (SECTOR - 1)) : 0;
     first = together ? int(reinterpret_cast<size_t>(tile) / sizeof(T) % SECTOR) : 0;
-    pitch = (first || skew) && apart >= length && apart < length + SECTOR ? int(apart) : 0;
-    turns = together && !pitch && length % (4 * SECTOR) == 0;
-    by_columns = WIDTH == 1 && turned && row_stride == 1 && !pitch;
-    span = together && !turns ? (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR : length;
-    last = pitch && stride < 0 ? lines - 1 : 0;
-    if (last) first = int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR);
+    const bool near = (first || skew) && apart >= length && apart < length + SECTOR;
+    by_columns = WIDTH == 1 && turned && row_stride == 1 && !near;
+    const bool is_whole = !together || length % (4 * SECTOR) == 0;
+    span = near ? int(apart) : is_whole ? length : (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR;
+    last = near && stride < 0 ? lines - 1 : 0;
+    offset = near ? int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR) : 0;
+    if (near) first = skew = 0;
     const int all = by_columns ? (lines + 3) / 4 * 4 : lines;
-    const int elements = pitch ? first + (lines - 1) * pitch + length : all * span;
+    const int elements = near ? offset + (lines - 1) * span + length : all * span;
     count = length > 0 && lines > 0 ? ((elements + WIDTH - 1) / WIDTH + 31) / 32 * 32 : 0;
   }
 
   __device__ __forceinline__ Slot operator[](int slot) const {
-    const int at = slot * WIDTH - (pitch ? first : 0), step = pitch ? pitch : by_columns ? 4 * span : span;
+    const int at = slot * WIDTH - offset, step = by_columns ? 4 * span : span;
     int line = at / step, place = at - line * step;
     if (by_columns) {
       const int of = place / SECTOR & 3;
       line = 4 * line + (sizeof(T) == 2 ? of >> 1 | (of & 1) << 1 : of);
       place = place / (4 * SECTOR) * SECTOR + (place & (SECTOR - 1));
     }
-    if (!pitch) place -= (first + line * skew) & (SECTOR - 1);
-    if (turns && place < 0) place += span;
-    if (at < 0 || line >= lines || place < 0 || place >= length) return {0, 0, false};
+    place -= (first + line * skew) & (SECTOR - 1);
+    if (place < 0) place += span;  // behind the line, if that is not of whole 128 bytes
+    if (at < 0 || line >= lines || place >= length) return {0, 0, false};
     const int from = last ? last - line : line;
     return turned ? Slot{place, from, true} : Slot{from, place, true};
   }
