@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from treadle.compiler.cost.memory import PRODUCT_BASE
 from treadle.compiler.layouts.box_order import is_ordered
 from treadle.compiler.layouts.conversions import BARRIER
 from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
 from treadle.compiler.layouts.run_order import runs_of
 from treadle.compiler.layouts.sectors import Traffic
+from treadle.compiler.layouts.vectors import ladder
 from treadle.compiler.lowering.conversions import staging_rows, staging_wavefronts
+from treadle.compiler.lowering.leaving import Ways, ways_of
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
@@ -38,7 +42,9 @@ TILE_UNIT = 128
 """Bytes that tiles begin at multiples of."""
 
 
-def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Machine) -> None:
+def stage(
+    accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Machine, most_bytes: int = WIDEST_VECTOR
+) -> None:
     """Let each load and store of a fragment go through shared memory in those variants of its kernel where lanes, as
     they hold elements, would ask for a sector twice. Legal always: the same elements move, by other threads. All tiles
     begin where the kernel's own end, or where those are needed no more, with them, since the block meets around each
@@ -47,11 +53,14 @@ def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Mach
     multiprocessor holds the blocks that the kernel states. There is room as long as it holds two, or one if it never
     holds more.
 
+    Results of words go through shared memory in all variants where that is the cheaper way to whole lines, and takes no
+    block from a multiprocessor; if a thread may move `most_bytes` enough.
+
     The widths of all accesses must be known. Where warps have roles, all meet before these, and behind their products
     the consumers: before those one warpgroup may wait for the turn that another hands on. What is loaded beside
     products goes through shared memory only where that spares more sectors than it costs, and so do the results of
     roles that would go so in every variant."""
-    stager = _Stager.of(kernel)
+    stager = _Stager.of(kernel, machine, most_bytes)
     places = _Places.of(kernel, machine)
     for access in accesses:
         access.staged = None
@@ -60,12 +69,31 @@ def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Mach
         places.give(run, stager, max(alone.values(), default=0))
         if alone and all(each.staged is None for each in alone):  # the others were to meet with these
             places.give(run, stager, 0)
+        for access in run:
+            stager.widen(access)
 
 
 def why_not_staged(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int) -> str:
     """Why an access that asks for sectors twice, in the variant for rows aligned to so many bytes, does not go through
     shared memory there."""
     return _Stager.of(kernel).why_not(op, alignment)
+
+
+def told_of_lines(op: GlobalAccess, kernel: cuda.KernelOp) -> str:
+    """What a result of words costs a block that leaves in whole lines, beside what it costs as lanes hold it, or why it
+    does not; nothing of other accesses."""
+    stager = _Stager.of(kernel)
+    if (ways := stager.ways(op)) is None:
+        return ""
+    at = 0 if op.staged is None else op.staged.at.data
+    through = ways.with_meetings(stager.meetings_at(op, at))
+    if through >= ways.held:
+        return f"; a block issues {ways.held:,} and lines, and would {through:,}, wavefronts and waits for whole lines"
+    if stager.is_in_lines(op):
+        return (
+            f"; a block issues {through:,}, wavefronts, lines and waits, for {ways.held:,} and lines as lanes hold it"
+        )
+    return f"; whole lines would spare a block {ways.held - through:,}, and their tile has no room beside its blocks"
 
 
 def _runs(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp) -> Iterator[Sequence[GlobalAccess]]:
@@ -139,11 +167,13 @@ class _Stager:
     kernel: cuda.KernelOp
     variants: tuple[int, ...]
     has_products: bool
+    most_bytes: int = WIDEST_VECTOR
+    machine: Machine | None = None
     known: dict[_Alike, int | None] = field(default_factory=dict[_Alike, int | None])
 
     @classmethod
-    def of(cls, kernel: cuda.KernelOp) -> _Stager:
-        return cls(kernel, cuda.alignments(kernel), any(map(_multiplies, kernel.walk())))
+    def of(cls, kernel: cuda.KernelOp, machine: Machine | None = None, most_bytes: int = WIDEST_VECTOR) -> _Stager:
+        return cls(kernel, cuda.alignments(kernel), any(map(_multiplies, kernel.walk())), most_bytes, machine)
 
     @property
     def of_roles(self) -> bool:
@@ -152,13 +182,66 @@ class _Stager:
     def staged(self, op: GlobalAccess, at: int, room: int, together: int) -> cuda.StagedAttr | None:
         """How an access goes through a tile that lies `at` so many bytes, and ends within `room`; None if it need not,
         or there is none."""
-        if (below := self.below(op, together)) is None:
+        if (in_lines := self._in_lines(op, at, room)) is not None:
+            return in_lines
+        if (below := self._below(op, together)) is None:
             return None
         layout = layout_of(op.piece_type)
         staged = cuda.StagedAttr(at, below, staging_rows(layout, layout, op.piece_type))
         return staged if staged.end(op.piece_type) <= room else None
 
+    def _in_lines(self, op: GlobalAccess, at: int, room: int) -> cuda.StagedAttr | None:
+        """How a result of words leaves in whole lines, 16 bytes a thread, in all variants; None if lanes make it as
+        cheap as they hold it, or if the tile would take a block from a multiprocessor."""
+        ways = self.ways(op)
+        if ways is None or ways.with_meetings(self.meetings_at(op, at)) >= ways.held:
+            return None
+        staged = cuda.StagedAttr(at, EVERYWHERE, ways.rows)
+        end, own = staged.end(op.piece_type), self.kernel.shared_bytes.data
+        has_room = end <= room and self._blocks(op, max(end, own)) >= self._blocks(op, own)
+        return staged if has_room else None
+
+    def ways(self, op: GlobalAccess) -> Ways | None:
+        """Both ways of a result of words that leaves behind all products."""
+        if not isinstance(op, cuda.StoreOp) or not self.has_products or self.most_bytes < WIDEST_VECTOR:
+            return None
+        if not _is_last(op, self.kernel):
+            return None
+        return ways_of(op, cuda.threads_at(op, self.kernel))
+
+    def meetings_at(self, op: GlobalAccess, at: int) -> int:
+        """Of a tile in the place of others, which are read until then, or behind them."""
+        return 2 if at < self.kernel.shared_bytes.data else self.meetings(op)
+
+    def _blocks(self, op: GlobalAccess, shared: int) -> int:
+        """That a multiprocessor holds at most if they take so many bytes: of threads that have at least what leaves in
+        registers, and what products need beside."""
+        assert self.machine is not None
+        threads = self.kernel.threads.data
+        held = prod(layout_of(op.piece_type).register_shape) + PRODUCT_BASE
+        return int(self.machine.blocks_on_sm(threads // LANES, held, shared))
+
+    def is_in_lines(self, op: GlobalAccess) -> bool:
+        """Whether the tile of an access is the one from which words leave in whole lines."""
+        ways, staged = self.ways(op), op.staged
+        if ways is None or staged is None or (staged.below.data, staged.rows) != (EVERYWHERE, ways.rows):
+            return False
+        return ways.with_meetings(self.meetings_at(op, staged.at.data)) < ways.held
+
+    def widen(self, op: GlobalAccess) -> None:
+        """Give what leaves in lines the vectors of its copy."""
+        if (ways := self.ways(op)) is not None and self.is_in_lines(op):
+            op.widths = ArrayAttr(IntAttr(width) for width in ladder(ways.vector, format_bytes(op.buffer_type), True))
+
     def below(self, op: GlobalAccess, together: int) -> int | None:
+        """The bytes such that an access goes through shared memory in variants for rows aligned to fewer, if there is
+        room; None if in none."""
+        ways = self.ways(op)
+        if ways is not None and ways.with_meetings(1) < ways.held:
+            return EVERYWHERE
+        return self._below(op, together)
+
+    def _below(self, op: GlobalAccess, together: int) -> int | None:
         """The bytes such that an access goes through shared memory in variants for rows aligned to fewer; None if in
         none. The same for all places that load alike (what a loop begins with, its turns, the last piece): where in one
         of them the way does not pay, in none, so that an array is asked for as often in each."""

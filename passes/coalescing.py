@@ -23,7 +23,7 @@ from treadle.dialects.cuda.tiles import format_bytes, is_boxed, is_line
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
-from treadle.passes._staging import stage
+from treadle.passes._staging import stage, told_of_lines
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,10 @@ class CoalescingPass(ModulePass):
     of it, and here only if the piece is, too. Narrower widths serve other alignments. Where lanes, as they hold
     elements, would ask for the same sector several times (neighbours in rows that begin anywhere, what several warps
     hold), a fragment goes through shared memory in those variants, if there is room, and the block copies it by whole
-    sectors (`passes/_staging.py`). The derivation of the function that launches the kernel says, for each access, the
-    bytes a thread and the sectors a request, beside the fewest possible (dense arrays, symbolic sizes multiples of a
-    line).
+    sectors (`passes/_staging.py`). So does a result of words behind products in all variants, where that is the cheaper
+    way to whole lines (`compiler/lowering/leaving.py`). The derivation of the function that launches the kernel says,
+    for each access, the bytes a thread and the sectors a request, beside the fewest possible (dense arrays, symbolic
+    sizes multiples of a line).
 
     Before:
     ```
@@ -92,7 +93,7 @@ class CoalescingPass(ModulePass):
             bytes = format_bytes(access.buffer_type)
             widths = ladder(widest(access, self.max_bytes), bytes, is_boxed(access.piece_type))
             access.widths = ArrayAttr(IntAttr(width) for width in widths)
-        stage(accesses, kernel, machine)
+        stage(accesses, kernel, machine, self.max_bytes)
         return [step_of(access, kernel) for access in accesses]
 
 
@@ -107,7 +108,7 @@ def step_of(access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
         "coalescing",
         f"{subject(access)} in @{kernel.sym_name.data}",
         "a vector that divides addresses, strides, sizes and pieces never leaves a row",
-        f"{bytes} bytes a thread where aligned, {per_request(moved)}{elsewhere}",
+        f"{bytes} bytes a thread where aligned, {per_request(moved)}{elsewhere}{told_of_lines(access, kernel)}",
     )
 
 

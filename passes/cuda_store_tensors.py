@@ -11,12 +11,14 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.leaving import saved_by_tensor_store
+from treadle.compiler.cost.leaving import STORE_STEPS, saved_by_tensor_store
 from treadle.compiler.errors import InternalError
+from treadle.compiler.layouts.conversions import BARRIER
+from treadle.compiler.lowering.leaving import boxes_cost, held_cost
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
-from treadle.dialects.cuda.layout import is_interleaved
+from treadle.dialects.cuda.layout import LANES, is_interleaved
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of, tile_bytes
@@ -27,6 +29,12 @@ from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
 from treadle.passes.warps.laws import Reason, constant_of
 from treadle.passes.warps.tiles import boxed_type
+
+NARROW, WORD = 2, 4
+"""Bytes of elements that `stmatrix` writes to boxes, and of those that go there in pairs."""
+
+MEETINGS = 2
+"""Around what is written to a tile where others lay."""
 
 UNIT = 16
 """Bytes that the strides of an array with a tensor map are multiples of."""
@@ -163,11 +171,11 @@ def _try(leaving: _Leaving, kernel: cuda.KernelOp) -> StepAttr:
     reason = _why_not(leaving, kernel, launches_of_kernel(kernel)[0])
     if reason is not None:
         return StepAttr("decline cuda-store-tensors", subject, reason.law, reason.fact)
-    boxes, saved = boxes_of(leaving.type), _saved(leaving, kernel)
+    boxes, saved = boxes_of(leaving.type), _told_saved(leaving, kernel)
     told = f"{leaving.bytes:,} bytes in {boxes.count} box{'es' * (boxes.count > 1)}"
     _rewrite(leaving, kernel)
     law = "a tensor copy writes nothing outside of its array, and reads what was written before a fence and a barrier"
-    return StepAttr("cuda-store-tensors", subject, law, f"{told}; {saved} instructions a thread fewer")
+    return StepAttr("cuda-store-tensors", subject, law, f"{told}; {saved}")
 
 
 def _why_not(leaving: _Leaving, kernel: cuda.KernelOp, launch: cuda.LaunchOp) -> Reason | None:
@@ -181,7 +189,7 @@ def _why_not(leaving: _Leaving, kernel: cuda.KernelOp, launch: cuda.LaunchOp) ->
     if reason is not None:
         return reason
     if _saved(leaving, kernel) < 1:
-        return Reason("a tensor copy pays for its fence and its wait", f"the tile has {leaving.bytes:,} bytes")
+        return Reason("a tensor copy pays for its fence and its wait", _told_loss(leaving, kernel))
     return _place_problem(leaving, kernel) if leaving.write is None else None
 
 
@@ -189,9 +197,10 @@ def _layout_problem(leaving: _Leaving) -> Reason | None:
     law, sizes = "a tensor map describes what leaves", sizes_of(leaving.value.type)
     name, bytes = f"%{leaving.buffer.name_hint}", format_bytes(leaving.value.type)
     layout = layout_of(leaving.value.type)
-    if result_axes(layout) is None or is_interleaved(layout) or bytes != 2 or next(iter(layout.register)).size % 2:
+    is_odd = bytes == NARROW and next(iter(layout.register)).size % 2  # stmatrix stores 16 columns at a time
+    if result_axes(layout) is None or is_interleaved(layout) or bytes not in (NARROW, WORD) or is_odd:
         fact = f"{name} is stored from other fragments of {format_of(leaving.value.type)}"
-        return Reason("stmatrix stores 16-bit fragments of an accumulator", fact)
+        return Reason("fragments of an accumulator, of 16 or 32 bits, are written to boxes", fact)
     if not 2 <= len(sizes) <= MOST_AXES or max(sizes.values()) > MOST_ROWS:
         return Reason(law, f"pieces of {name} have {list(sizes.values())} elements")
     extents = [layout.extent(axis) for axis in sizes]
@@ -232,7 +241,7 @@ def _place_problem(leaving: _Leaving, kernel: cuda.KernelOp) -> Reason | None:
         return Reason(law, f"%{next(each for each in tiles if each.alias).result.name_hint} lies there")
     later = leaving.op.next_op
     while later is not None:
-        if any(isinstance(each, cuda.ProductOfWarpgroupsOp) or _leaving(each) for each in later.walk()):
+        if any(isinstance(each, cuda.ProductOfWarpgroupsOp) or _takes_boxes(each) for each in later.walk()):
             return Reason(law, f"'{later.name}' follows")
         later = later.next_op
     if not isinstance(leaving.op.parent_op(), cuda.RolesOp):
@@ -242,8 +251,45 @@ def _place_problem(leaving: _Leaving, kernel: cuda.KernelOp) -> Reason | None:
     return None
 
 
+def _takes_boxes(op: Operation) -> bool:
+    """Whether what an operation stores might leave by tensor copies, too."""
+    return (other := _leaving(op)) is not None and _layout_problem(other) is None
+
+
 def _saved(leaving: _Leaving, kernel: cuda.KernelOp) -> int:
-    return saved_by_tensor_store(leaving.bytes, cuda.working_threads(kernel))
+    """By the tensor copy: instructions of a thread that copies its part of a tile; of words that leave as lanes hold
+    them, what a block issues, and the wavefronts and lines of that (`compiler/lowering/leaving.py`)."""
+    if not _leaves_as_held(leaving):
+        return saved_by_tensor_store(leaving.bytes, cuda.working_threads(kernel))
+    held, in_boxes = _costs(leaving, kernel)
+    return held - in_boxes
+
+
+def _leaves_as_held(leaving: _Leaving) -> bool:
+    return leaving.write is None and format_bytes(leaving.value.type) == WORD
+
+
+def _costs(leaving: _Leaving, kernel: cuda.KernelOp) -> tuple[int, int]:
+    """What words cost a block that leave as lanes hold them, and by a tensor copy."""
+    threads = cuda.working_threads(kernel)
+    assert isinstance(leaving.op, cuda.StoreOp)
+    of_copy = MEETINGS * BARRIER + STORE_STEPS * threads // LANES
+    return held_cost(leaving.op), boxes_cost(leaving.op, boxes_of(leaving.type)) + of_copy
+
+
+def _told_saved(leaving: _Leaving, kernel: cuda.KernelOp) -> str:
+    if not _leaves_as_held(leaving):
+        return f"{_saved(leaving, kernel)} instructions a thread fewer"
+    held, in_boxes = _costs(leaving, kernel)
+    return (
+        f"{in_boxes:,} instructions, wavefronts and waits of a block, {held:,} instructions and lines as lanes hold it"
+    )
+
+
+def _told_loss(leaving: _Leaving, kernel: cuda.KernelOp) -> str:
+    if not _leaves_as_held(leaving):
+        return f"the tile has {leaving.bytes:,} bytes"
+    return f"the tile has {leaving.bytes:,} bytes: {_told_saved(leaving, kernel)}"
 
 
 def _rewrite(leaving: _Leaving, kernel: cuda.KernelOp) -> None:

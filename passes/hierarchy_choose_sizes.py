@@ -63,7 +63,7 @@ class HierarchyChooseSizesPass(ModulePass):
     !Cr = tensor<?x?xf32, #diagram.array<[m, n], level = register>>
     func.func @product(%A: !A, %B: !B) -> !C {
       %C = hierarchy.kernel @product (%a = %A : !A as !Ad, %b = %B : !B as !Bd) -> (!C)
-          schedule #hierarchy.schedule<group = [m = 64, n = 192], stream = [k = 128], warps = [m = 1, n = 4]> {
+          schedule #hierarchy.schedule<group = [m = 64, n = 192], stream = [k = 128], warps = [m = 2, n = 4]> {
         %c = diagram.contract %a, %b over [k] accumulate f32 : !Ad, !Bd -> !Cr
         hierarchy.yield %c : !Cr
       }

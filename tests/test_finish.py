@@ -148,8 +148,7 @@ def test_results_that_go_to_their_array_leave_piece_by_piece() -> None:
     """The scale of a column is read, used, and its results are stored, before the next one's: never all beside all
     sums. Its line has no swizzle, so that all are read from one place on. It comes with the scales of rows."""
     _, _, printed = made("quantised_matmul", "sm_90a")
-    begin = printed.index("quantised_matmul_2_kernel_specialised_body(")
-    body = printed[begin : printed.index("_by_lanes_body(", begin)]
+    body = printed[printed.index("quantised_matmul_2_kernel_by_lanes_body(") :]
     begin = body.index("UNROLL for (int o8 = 0; o8 < 32; ++o8) {")
     loop = body[begin : body.index("\n      }\n", begin)]
     read, store = (

@@ -11,6 +11,7 @@ from treadle.compiler.cost.operands import (
     read_back,
     stays_in_registers,
 )
+from treadle.compiler.cost.plan import LEAVING_WIDTHS
 from treadle.compiler.cost.roles import (
     lies_in_rows,
     product_axes,
@@ -63,8 +64,10 @@ class Decorated:
         return "shared" if changes or isinstance(operand.owner, Operation) else "lasting"
 
     def leaves(self, value: SSAValue) -> bool:
-        """Whether a result goes out by way of shared memory: 16-bit numbers of products, at the end."""
-        return bool(self.products) and width_of(value.type) == 2 and self.stream not in axes_of(value.type)
+        """Whether a result goes out by way of shared memory: what products make, at the end, of 16 bits; words where it
+        pays."""
+        leaves = width_of(value.type) in LEAVING_WIDTHS
+        return bool(self.products) and leaves and self.stream not in axes_of(value.type)
 
     def streams_of(self, op: Operation) -> tuple[int | None, ...]:
         """The streams in whose steps an operation is."""

@@ -37,7 +37,7 @@ from treadle.compiler.cost.operands import (
     stays_in_registers,
     written,
 )
-from treadle.compiler.cost.plan import LEAVING, Issue, Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.plan import LEAVING, LEAVING_WIDTHS, Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import (
     ProductAxes,
     alignment_of,
@@ -337,8 +337,9 @@ class Walk:
             self.hold("turned" if axes_of(piece.type)[-1:] == (self.row,) else "leaving", piece)
 
     def leaves(self, width: int) -> bool:
-        """Whether a result goes out by way of shared memory: 16-bit numbers of products, at the end."""
-        return self.has_products and width == 2 and not self.inside
+        """Whether a result goes out by way of shared memory: what products make, at the end, of 16 bits; words where it
+        pays."""
+        return self.has_products and width in LEAVING_WIDTHS and not self.inside
 
     def compute(self, op: Operation) -> None:
         spread = self.spread(*op.operands, *op.results)

@@ -160,7 +160,11 @@ class Holdings:
         if not self.at.products:
             return [Holding("value", axes_of(value.type), width_of(value.type)) for value in self.at.results]
         return [
-            Holding("turned" if axes_of(value.type)[-1:] == (self.at.roles.row,) else "leaving", axes_of(value.type), 2)
+            Holding(
+                "turned" if axes_of(value.type)[-1:] == (self.at.roles.row,) else "leaving",
+                axes_of(value.type),
+                width_of(value.type),
+            )
             for value in self.at.results
             if self.at.leaves(value)
         ]

@@ -14,6 +14,7 @@ from treadle.compiler.cost.spread import FRAGMENT_ROWS, Spread
 from treadle.compiler.cost.work import is_tensor_product, multiply_format
 from treadle.compiler.lowering.products import MOST_SHARED_FRAGMENTS
 from treadle.compiler.machines.machine import WARP
+from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import ScheduleAttr, promoted_every
@@ -35,7 +36,8 @@ KINDS = {
     "copies": "LDGSTS of 16 bytes, with the step of its address",
     "lanes": "what lanes of a producer issue where they copy for warpgroups",
     "global": "LDG and STG of 16 bytes",
-    "leaving": "16 bytes of a lane that leave by way of shared memory (`leaving.py` says by how many instructions)",
+    "leaving": "16 bytes of a lane that leave by way of shared memory (`leaving.py` says by how many instructions); "
+    "`leaving words`: of results of words, those that leave from registers among them",
     "operands": "512 bytes of shared memory that a warpgroup's product reads for each warp; no instructions",
     "turn": "addresses, counters, waits and branches of one turn of a loop; `turn copies`: of its copies; "
     "`turn warpgroup`, `turn operands`: where warpgroups multiply, and for what their products read",
@@ -242,7 +244,7 @@ def issued_by_copy(
     warps = prod(spread.warps.values())
     moved = width * prod(spread.tiles[axis] for axis in axes) / (WARP * VECTOR * warps)
     if leaves:
-        yield "leaving", moved
+        yield "leaving" if width < WORD else "leaving words", moved
         return
     if not shared:
         single = blocks is not None and axes[-1:] and axes[-1] in blocks

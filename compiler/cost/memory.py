@@ -182,14 +182,14 @@ def ring_bytes(plan: Plan, stages: Amount) -> Amount:
 
 
 def shared_bytes(plan: Plan, stages: Amount) -> Amount:
-    """Of a block: results on their way out lie where the tiles were."""
+    """Of a block: results on their way out lie where the tiles were, words only where there is room."""
     places = {"shared": 1, "staged": stages, "listed": 1}
     tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
     parts = (tile for tile in plan.tiles if tile.role == "parts")
     for tile in parts:
         of_blocks = choice(plan.cluster > 1, tile_bytes((*tile.shape[:-1], 1), tile.width), 0)
         tiles = tiles + choice(tile.shape[-1] > 1, tile_bytes(tile.shape, tile.width), 0) + of_blocks
-    leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in LEAVING)
+    leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in LEAVING and tile.width < WORD)
     return most(tiles, *leaving)
 
 

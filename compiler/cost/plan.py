@@ -153,6 +153,9 @@ class Issue:
 LEAVING = ("leaving", "turned")
 """Roles of results on their way out."""
 
+LEAVING_WIDTHS = (2, 4)
+"""Bytes of their elements."""
+
 
 @dataclass(frozen=True)
 class Tile:

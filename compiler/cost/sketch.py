@@ -251,7 +251,7 @@ class Sketch:
         for task in self.tasks:
             place = each_step if task.streamed else once
             for kind, count in task.issued(spread):
-                if kind == "leaving":  # each result by copies of its own
+                if kind.startswith("leaving"):  # each result by copies of its own
                     yield Issue(kind, count, ())
                     continue
                 place[kind] += task.times * count

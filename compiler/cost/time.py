@@ -31,7 +31,7 @@ from treadle.compiler.cost.clusters import L2_PORT, Shape, bytes_spared, cluster
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
-from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.plan import Issue, Plan
 from treadle.compiler.cost.traffic import traffic_clocks
 from treadle.compiler.cost.turns import Made, bytes_in_turns, can_take_turns, clocks_in_turns, together, uneven_share
 from treadle.compiler.cost.warpgroups import (
@@ -44,6 +44,7 @@ from treadle.compiler.cost.warpgroups import (
 )
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import SUB_PARTITIONS, WARP
+from treadle.dialects.cuda.tiles import WORD
 
 LAUNCH_CLOCKS = 1000
 """From the start of a block to its first load, and from its last result to its end."""
@@ -313,7 +314,7 @@ def _block_clocks(
         count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
         kind, _, format = issue.kind.partition(" ")
         if kind == "leaving":
-            clocks["issue others"] += plan.warp_count * leaving_slots(issue.count, grouped) / SUB_PARTITIONS
+            clocks["issue others"] += plan.warp_count * _leaving_slots(plan, issue, grouped) / SUB_PARTITIONS
             continue
         count = count * choice(grouped, issue.kind != "ldmatrix", kind != "operands")
         if kind == "lagging":
@@ -416,13 +417,17 @@ def _clocks_after(plan: Plan, machine: Machine, grouped: Amount) -> Amount:
         kind = issue.kind.partition(" ")[0]
         if not issue.streams and kind not in OF_PRODUCTS:
             slots = (
-                leaving_slots(issue.count, grouped)
+                _leaving_slots(plan, issue, grouped)
                 if kind == "leaving"
                 else issue.count * is_issued(issue.kind, grouped)
             )
             found = found + slots * plan.warp_count / SUB_PARTITIONS
             special = special + (kind == "special") * issue.count * plan.warp_count * WARP / machine.rates.special
     return most(found, special) if machine.counts_ends else found
+
+
+def _leaving_slots(plan: Plan, issue: Issue, grouped: Amount) -> Amount:
+    return leaving_slots(issue.count, grouped, WORD if issue.kind == "leaving words" else 2, plan.warp_count)
 
 
 def _meetings(plan: Plan, sizes: Mapping[str, int]) -> Amount:

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.fed import Fed
-from treadle.compiler.cost.leaving import leave_by_tensor_copies
+from treadle.compiler.cost.leaving import leave_by_tensor_copies, takes_a_place
 from treadle.compiler.cost.plan import LEAVING, Pieces, Plan, Tile
 from treadle.compiler.cost.tile_order import (
     KEPT,
@@ -53,12 +53,13 @@ def bytes_in_turns(plan: Plan, shared_bytes: int, machine: Machine) -> int:
 
 def _rooms(plan: Plan, shared_bytes: Amount, machine: Machine) -> Iterator[tuple[Amount, Amount]]:
     """What a block takes if its results leave in so many parts, and whether they can, and it has as much."""
-    leaving = [tile for tile in plan.tiles if tile.role in LEAVING]
+    leaving = [(tile, takes_a_place(tile, plan)) for tile in plan.tiles if tile.role in LEAVING]
     for parts in PARTS:
-        size = shared_bytes + ceil_div(sum(tile.elements * tile.width for tile in leaving), parts)
+        bytes = sum(choice(takes_place, tile.elements * tile.width, 0) for tile, takes_place in leaving)
+        size = shared_bytes + ceil_div(bytes, parts)
         are_cut: Amount = True
-        for tile in leaving:
-            are_cut = are_cut & _leaves_in(tile, parts)
+        for tile, takes_place in leaving:
+            are_cut = are_cut & choice(takes_place, _leaves_in(tile, parts), True)
         yield size, are_cut & (size <= machine.limits.shared_per_block)
 
 

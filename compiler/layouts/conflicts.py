@@ -15,6 +15,7 @@ Two answers, which the tests hold against each other and against a model of the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from treadle.compiler.layouts.bits import BitMatrix, is_binary, matrix
 from treadle.compiler.layouts.digits import LayoutError
 from treadle.compiler.layouts.maps import Map
 from treadle.compiler.layouts.tiles import BANK_BYTES, BANKS, CHUNK_BYTES, PERIOD_BYTES, Tile
+from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LANES, Mode
 
 
@@ -186,6 +188,25 @@ def _passes(phase: Phase, width: int, tile: Tile) -> int:
     for word in words:
         load[word % BANKS] += 1
     return max(load)
+
+
+def boxed_wavefronts(access: Access, boxes: BoxesAttr, axes: Sequence[str], element_bytes: int) -> int:
+    """The wavefronts of an access to a tile in boxes, by enumeration."""
+    size, total = phase_lanes(access.width * element_bytes), 0
+    for request in access.coordinates(axes):
+        places = [boxes.offset(place, element_bytes) for place in request]
+        for first in range(0, len(places), size):
+            words = {
+                (at + byte) // BANK_BYTES
+                for at in places[first : first + size]
+                for byte in _bytes(access, element_bytes)
+            }
+            total += max(Counter(word % BANKS for word in words).values())
+    return total
+
+
+def _bytes(access: Access, element_bytes: int) -> range:
+    return range(0, access.width * element_bytes, min(element_bytes, BANK_BYTES))
 
 
 def chunk_banks(tile: Tile, row: int, chunk: int) -> int:

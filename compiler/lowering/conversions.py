@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from treadle.compiler.layouts.accesses import Access, copies, fragment_access
@@ -10,7 +12,7 @@ from treadle.compiler.layouts.digits import LayoutError
 from treadle.compiler.layouts.fragments import fragment, same_elements
 from treadle.compiler.layouts.operations import access_cost, is_fewest, of_spread_copies, of_whole_sectors
 from treadle.compiler.layouts.swizzle import Choice, choose_rows
-from treadle.compiler.layouts.vectors import widest_fragment, widest_in_memory
+from treadle.compiler.layouts.vectors import MOST_BYTES, widest_fragment, widest_in_memory
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import MapOp
@@ -88,13 +90,15 @@ def _staging(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> Choice:
     sizes, bytes = sizes_of(type), FORMAT_BYTES[str(format_of(type))]
     wide = {axis: size for axis, size in sizes.items() if size != 1}
     row = next(reversed(wide), None)
-    accesses = [_vectors(source, row, bytes, wide), _vectors(target, row, bytes, wide)]
+    accesses = [vectors_of(source, row, bytes, wide), vectors_of(target, row, bytes, wide)]
     return choose_rows(tuple(wide), tuple(wide.values()), bytes, *accesses)
 
 
-def _vectors(layout: LayoutAttr, row: str | None, element_bytes: int, sizes: dict[str, int]) -> Access:
-    """What one side of the way moves: as `cuda.write` and `cuda.read` are printed."""
+def vectors_of(
+    layout: LayoutAttr, row: str | None, element_bytes: int, sizes: Mapping[str, int], most: int | None = None
+) -> Access:
+    """What one side of the way moves: as `cuda.write` and `cuda.read` are printed, at most so many elements at once."""
     places = fragment(layout).slice(sizes)
     cut = sizes.get(row or "", 0) if layout.extent(row or "") > sizes.get(row or "", 0) else 0
-    width = min(widest_fragment(places, row), widest_in_memory([cut], element_bytes))
+    width = min(widest_fragment(places, row), widest_in_memory([cut], element_bytes), most or MOST_BYTES)
     return fragment_access(layout.slice(sizes), row, width, once=copies(places) > 1)

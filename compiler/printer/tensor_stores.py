@@ -19,6 +19,9 @@ from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of
 from treadle.dialects.cuda.warpgroups import result_axes
 from treadle.dialects.diagram.array import axes_of
 
+WORD = 4
+"""Bytes of elements that lanes write themselves."""
+
 MATRICES = 4
 """8 x 8 matrices that a warp stores at once: 16 rows and 16 columns."""
 
@@ -38,7 +41,9 @@ def print_on_the_way_out(writer: KernelWriter, op: Operation) -> bool:
 
 
 def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
-    """Fragments of an accumulator to a tile in boxes, four matrices at a time (`stmatrix`)."""
+    """Fragments of an accumulator to a tile in boxes: words in pairs, others four matrices at a time (`stmatrix`)."""
+    if format_bytes(op.value.type) == WORD:
+        return _write_words(writer, op)
     layout, boxes = layout_of(op.value.type), boxes_of(op.destination.type)
     axes, bytes = result_axes(layout), format_bytes(op.value.type)
     part, parts = op.which
@@ -58,6 +63,31 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
         four = f"reinterpret_cast<const {c_type(op.value.type)}(&)[{MATRICES}][2]>({held})"
         writer.text.line(f"UNROLL for (int {n} = 0; {n} < {count}; {n} += 2)")
         writer.text.line(f"  {store}({place}, {four});")
+
+
+def _write_words(writer: KernelWriter, op: cuda.WriteOp) -> None:
+    """Each lane its pairs, or one by one where rows of the accumulator run across those of the boxes."""
+    layout, boxes = layout_of(op.value.type), boxes_of(op.destination.type)
+    axes, (part, parts) = result_axes(layout), op.which
+    if axes is None or is_interleaved(layout):
+        raise Refusal(op, "only fragments of an accumulator of warpgroups are written to a tile in boxes")
+    count = next(iter(layout.register)).size // parts
+    turned = axes_of(op.destination.type)[boxes.row_axis] == axes[0]
+    in_boxes = f"{writer.call('in_boxes')}<{boxes.span.data}, {boxes.rows}, {WORD}>"
+    store, tile, value = writer.call("store_shared"), writer.values[op.destination], writer.values[op.value]
+    with writer.names.scope():
+        n, m, one = (writer.names.fresh(name) for name in (f"{axes[1]}8", f"{axes[0]}8", f"{axes[1]}1"))
+        row, column = _of_turn(writer, "warp * 16 + lane / 4"), f"{n} * 8 + {_of_turn(writer, 'lane % 4 * 2')}"
+        held = f"{value}[{add([str(part * count), n])}][{m}]"
+        headers = [f"for (int {n} = 0; {n} < {count}; ++{n})", f"for (int {m} = 0; {m} < 2; ++{m})"]
+        if turned:
+            headers.append(f"for (int {one} = 0; {one} < 2; ++{one})")
+            place = f"&{tile}[{in_boxes}({column} + {one}, {row} + {m} * 8)]"
+            statement = f"{store}({place}, {writer.number(op.value, f'{held}[{one}]')});"
+        else:
+            place = f"{writer.call('vec')}<2>(&{tile}[{in_boxes}({row} + {m} * 8, {column})])"
+            statement = f"{store}({place}, {writer.call('pack')}<2>({held}));"
+        writer.text.nest([f"UNROLL {header}" for header in headers], [statement])
 
 
 def _of_turn(writer: KernelWriter, text: str) -> str:

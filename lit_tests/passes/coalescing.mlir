@@ -19,6 +19,15 @@
 !D = memref<8x15xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
 !d = tensor<8x15xf32, #diagram.array<[m, n], level = register, layout = #pairs>>
 
+#accumulator = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>
+#part = #cuda.layout<register = [n:2:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>
+!S = memref<?x?xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!Ls = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+!Rs = memref<64x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+!Fs = memref<16x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [16, 64], pitch = 64, swizzle = [3, 0]>>>
+!s = tensor<64x64xf32, #diagram.array<[m, n], level = register, layout = #accumulator>>
+!f = tensor<64x16xf32, #diagram.array<[m, n], level = register, layout = #part>>
+
 cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D, %E: !E) threads 128 shared 8192 {
   %zero = arith.constant 0 : index
   %As = cuda.shared at 0 : !As
@@ -53,16 +62,48 @@ cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D, %E: !E) threads 128 shared 81
   cuda.store %d into %D[%zero, %zero] : !d, !D
 }
 
+// Sums of words that nothing follows leave in whole lines, through a tile in the place of the operands: 64 rows of 64,
+// 32 bytes more apart so that pairs of four rows lie in different banks. Of a quarter as many the block would issue more.
+
+// CHECK-LABEL: cuda.kernel @sums
+// CHECK: cuda.store %sums into %S[%zero, %zero] widths [4, 2, 1] through #cuda.staged<at = 0, below = 64, rows = #cuda.rows<extents = [64, 64], pitch = 72>> :
+// NARROW: cuda.store %sums into %S[%zero, %zero] widths [1] through #cuda.staged<at = 0, below = 64, {{.*}}> :
+cuda.kernel @sums (%S: !S) threads 128 shared 16384 {
+  %zero = arith.constant 0 : index
+  %As = cuda.shared at 0 : !Ls
+  %Bs = cuda.shared at 8192 : !Rs
+  %none = diagram.fill 0.000000e+00 : f32 -> !s
+  %sums = cuda.product %As, %Bs into %none over [k] using m16n8k16 : !Ls, !Rs -> !s
+  cuda.barrier
+  cuda.store %sums into %S[%zero, %zero] : !s, !S
+}
+
+// CHECK-LABEL: cuda.kernel @few_sums
+// CHECK: cuda.store %few into %S[%zero, %zero] widths [2, 1] through #cuda.staged<at = 0, below = 32, {{.*}}> :
+cuda.kernel @few_sums (%S: !S) threads 128 shared 16384 {
+  %zero = arith.constant 0 : index
+  %As = cuda.shared at 0 : !Ls
+  %Bs = cuda.shared at 8192 : !Fs
+  %none = diagram.fill 0.000000e+00 : f32 -> !f
+  %few = cuda.product %As, %Bs into %none over [k] using m16n8k16 : !Ls, !Fs -> !f
+  cuda.barrier
+  cuda.store %few into %S[%zero, %zero] : !f, !S
+}
+
 // CHECK: func.func @host
 // CHECK-SAME: #hierarchy.step<"coalescing", "copy of A[m, k] to shared memory in @move", "a vector that divides addresses, strides, sizes and pieces never leaves a row", "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines">
-// CHECK-SAME: "copy of B[m, k] to shared memory in @move", {{.*}}, "8 bytes a thread where aligned,
-// CHECK-SAME: "copy of E[m, n] to registers in @move", {{.*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines; elsewhere through shared memory, sector by sector">
-// CHECK-SAME: "copy of C[m, n] to registers in @move", {{.*}}, "4 bytes a thread where aligned, 4 sectors a request, the fewest, in whole lines, through shared memory">
+// CHECK-SAME: "copy of B[m, k] to shared memory in @move", {{[^>]*}}, "8 bytes a thread where aligned,
+// CHECK-SAME: "copy of E[m, n] to registers in @move", {{[^>]*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines; elsewhere through shared memory, sector by sector">
+// CHECK-SAME: "copy of C[m, n] to registers in @move", {{[^>]*}}, "4 bytes a thread where aligned, 4 sectors a request, the fewest, in whole lines, through shared memory">
 // CHECK-SAME: "copy of D[m, n] to registers in @move",
 // CHECK-SAME: "copy of D[m, n] from registers in @move",
-func.func @host(%A: !A, %B: !B, %C: !C, %D: !D, %E: !E) {
+// CHECK-SAME: "copy of S[m, n] from registers in @sums", {{[^>]*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines, through shared memory; a block issues 572, wavefronts, lines and waits, for 576 and lines as lanes hold it">
+// CHECK-SAME: "copy of S[m, n] from registers in @few_sums", {{[^>]*}}, "8 bytes a thread where aligned, 8 sectors a request, the fewest; elsewhere through shared memory, sector by sector; a block issues 144 and lines, and would {{[0-9]+}}, wavefronts and waits for whole lines">
+func.func @host(%A: !A, %B: !B, %C: !C, %D: !D, %E: !E, %S: !S) {
   %one = arith.constant 1 : index
   %aligned = cuda.alignment %A, %B, %C, %D, %E : !A, !B, !C, !D, !E
   cuda.launch @move grid %one aligned %aligned (%A, %B, %C, %D, %E) : !A, !B, !C, !D, !E
+  cuda.launch @sums grid %one aligned %aligned (%S) : !S
+  cuda.launch @few_sums grid %one aligned %aligned (%S) : !S
   func.return
 }
