@@ -43,15 +43,15 @@ UNIT = 16
 @dataclass(frozen=True)
 class CudaStoreTensorsPass(ModulePass):
     """Let the results of kernels with roles leave by tensor copies: the consumers write their fragments to a tile in
-    boxes (`stmatrix`), a proxy fence and a barrier make that seen, and one thread starts the copies, which the block
-    awaits only before it ends.
+    boxes (`stmatrix`, words in pairs), a proxy fence and a barrier make that seen, and one thread starts the copies,
+    which the block awaits only before it ends.
 
     Legal if the fragments are those of an accumulator of warpgroups, nothing else uses the tile (fragments that leave
     from registers, as those of a result that is turned, get one where other tiles are dead), and the array takes a
     tensor map, whose copies write nothing outside of it: so a bound of the copy must be the array's end. The launch
     then asks for the result, too, whether it has a map, and takes the kernel without roles if not. The pass declines,
     and says why in the derivation, where that does not hold, and where the tile is so small that the copy saves no
-    thread an instruction (`compiler/cost/leaving.py`).
+    thread an instruction (`compiler/cost/leaving.py`), or of words the block nothing (`compiler/lowering/leaving.py`).
 
     Before:
     ```

@@ -25,6 +25,7 @@ FORMATS = {
     "float16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
     "bfloat16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
     "float32": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32",
+    "int32": "CU_TENSOR_MAP_DATA_TYPE_INT32",
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "int8", "uint8"), "CU_TENSOR_MAP_DATA_TYPE_UINT8"),
 }
 

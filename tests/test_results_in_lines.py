@@ -31,6 +31,7 @@ from treadle.dialects.cuda.tiles import boxes_of, format_bytes
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes._staging import told_of_lines
+from treadle.runtime.cuda_driver import FORMATS
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import HostExecution
@@ -224,6 +225,16 @@ def test_tensor_copies_take_whole_lines() -> None:
     for store in stores:
         assert boxes_of(store.tile.type).span.data * format_bytes(store.tile.type) == LINE
     assert not any(isinstance(op, cuda.StoreOp) for op in kernel.walk())
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_whole_numbers_leave_alike(machine: str) -> None:
+    text = product(4096).replace("xf16", "xi8").replace("xf32", "xi32").replace("accumulate f32", "accumulate i32")
+    text = text.replace("!B = tensor<?x?xi8, #diagram.array<[k, n]>>", "!B = tensor<?x?xi8, #diagram.array<[n, k]>>")
+    stores = [op for kernel in kernels_of(text, machine) for op in kernel.walk() if isinstance(op, cuda.TensorStoreOp)]
+    assert bool(stores) == (machine == "h100")
+    assert run(text, machine, {"m": 200, "n": 136, "k": 96})[1]
+    assert "int32" in FORMATS
 
 
 def test_tensor_copies_of_many_pieces_are_right() -> None:
