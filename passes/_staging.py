@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 
@@ -13,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from treadle.compiler.cost.memory import PRODUCT_BASE
 from treadle.compiler.layouts.box_order import is_ordered
 from treadle.compiler.layouts.conversions import BARRIER
-from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
+from treadle.compiler.layouts.operations import is_dealt_by_sectors, strides_at, traffic_of, widest, width_at
 from treadle.compiler.layouts.run_order import runs_of
 from treadle.compiler.layouts.sectors import Traffic
 from treadle.compiler.layouts.vectors import ladder
@@ -94,6 +95,45 @@ def told_of_lines(op: GlobalAccess, kernel: cuda.KernelOp) -> str:
             f"; a block issues {through:,}, wavefronts, lines and waits, for {ways.held:,} and lines as lanes hold it"
         )
     return f"; whole lines would spare a block {ways.held - through:,}, and their tile has no room beside its blocks"
+
+
+def always_staged(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
+    """Whether lanes, as they hold the elements of an access, ask for sectors twice however rows are aligned, so that it
+    goes through shared memory in every variant. The widths of accesses need not be known yet."""
+    with _planned_widths(kernel):
+        return _may_meet(op, kernel) and _Stager.of(kernel).below(op, 0) == EVERYWHERE
+
+
+def always_dealt(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
+    """Whether copies to the tile of an access look where in its sector each row begins, however rows are aligned: the
+    kernel then states no blocks, and takes registers for that."""
+    layout = layout_of(op.piece_type)
+    with _planned_widths(kernel):
+        op.staged = cuda.StagedAttr(0, EVERYWHERE, staging_rows(layout, layout, op.piece_type))
+        try:
+            return is_dealt_by_sectors(op, cuda.WHOLE_SECTORS)
+        finally:
+            op.staged = None
+
+
+@contextmanager
+def _planned_widths(kernel: cuda.KernelOp) -> Generator[None]:
+    """All accesses of a kernel have their widths meanwhile, but are no wiser after."""
+    every = [each for each in kernel.walk() if isinstance(each, GlobalAccess)]
+    known = [each.widths for each in every]
+    for each in every:
+        set_widths(each, WIDEST_VECTOR)
+    try:
+        yield
+    finally:
+        for each, widths in zip(every, known, strict=True):
+            each.widths = widths
+
+
+def set_widths(access: GlobalAccess, max_bytes: int) -> None:
+    """Give an access the vector widths among which alignment chooses, of so many bytes at most."""
+    widths = ladder(widest(access, max_bytes), format_bytes(access.buffer_type), is_boxed(access.piece_type))
+    access.widths = ArrayAttr(IntAttr(width) for width in widths)
 
 
 def _runs(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp) -> Iterator[Sequence[GlobalAccess]]:

@@ -6,24 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.layouts.operations import traffic_of, widest
+from treadle.compiler.layouts.operations import traffic_of
 from treadle.compiler.layouts.sectors import Traffic
-from treadle.compiler.layouts.vectors import ladder
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.staging import EVERYWHERE
-from treadle.dialects.cuda.tiles import format_bytes, is_boxed, is_line
+from treadle.dialects.cuda.tiles import format_bytes, is_line
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
-from treadle.passes._staging import stage, told_of_lines
+from treadle.passes._staging import set_widths, stage, told_of_lines
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,7 @@ class CoalescingPass(ModulePass):
     def coalesce(self, accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Machine) -> list[StepAttr]:
         """Set the widths of all accesses of a kernel and which go through shared memory, and say what each moves."""
         for access in accesses:
-            bytes = format_bytes(access.buffer_type)
-            widths = ladder(widest(access, self.max_bytes), bytes, is_boxed(access.piece_type))
-            access.widths = ArrayAttr(IntAttr(width) for width in widths)
+            set_widths(access, self.max_bytes)
         stage(accesses, kernel, machine, self.max_bytes)
         return [step_of(access, kernel) for access in accesses]
 

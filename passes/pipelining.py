@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import InternalError, Refusal
 from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, insert_barriers
-from treadle.compiler.machines import machine_of
+from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.shared import place_tiles
@@ -34,6 +34,7 @@ from treadle.passes.loops.ahead import (
 from treadle.passes.loops.carry import delay_products
 from treadle.passes.loops.in_flight import let_products_run
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
+from treadle.passes.loops.without_products import copy_ahead, ways_of
 
 FIRST_ARCH = 80
 """`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
@@ -57,6 +58,10 @@ class PipeliningPass(ModulePass):
     What a turn loads to registers and needs before its first product is loaded in the turn before
     (`passes/loops/load_ahead.py`), right after the last use of what that turn has itself; the first piece is loaded
     before the loop. Legal on the same condition, and declined where a thread would hold more than 32 registers ahead.
+
+    Of a kernel without products, a turn that meets begins with the loads of the next one, if as many blocks have the
+    registers; else its loads become such copies, if as many have the shared memory, or it is declined with the numbers
+    (`passes/loops/without_products.py`).
 
     In a kernel with roles copies are ahead already. There a product that only feeds the state of the stream is delayed
     by one turn (`passes/loops/delay.py`): a turn starts its own first product and the product of the turn before, waits
@@ -156,6 +161,8 @@ class PipeliningPass(ModulePass):
             if cuda.roles_of(kernel) is not None:
                 steps += _delay(kernel, self.carry, self.delay)
                 continue
+            if not _multiplies(kernel):
+                steps += _bring_ahead(kernel, self.stages, machine, arch >= FIRST_ARCH)
             if arch < FIRST_ARCH:
                 name, reason = f"@{kernel.sym_name.data}", f"the machine {machine.name} is {machine.arch}"
                 steps.append(StepAttr("decline pipelining", name, "copies are asynchronous from sm_80 on", reason))
@@ -183,9 +190,32 @@ def _delay(kernel: cuda.KernelOp, carries: bool, delays: bool) -> list[StepAttr]
     if sums := let_products_run(kernel):
         law = "products that add to the same registers keep their order"
         steps.append(StepAttr("pipelining", name, law, f"{', '.join(sums)} of a turn run on into the next turn"))
-    if steps and (problems := ring_problems(kernel)):
+    if not steps:
+        reason = "a producer fills them while consumers compute"
+        steps.append(StepAttr("decline pipelining", name, "rings have their places already", reason))
+    elif problems := ring_problems(kernel):
         raise InternalError(f"{name}: {problems[0]}")
     return steps
+
+
+def _multiplies(kernel: cuda.KernelOp) -> bool:
+    return any(isinstance(op, cuda.ProductOp) for op in kernel.walk())
+
+
+def _bring_ahead(kernel: cuda.KernelOp, stages: int, machine: Machine, has_copies: bool) -> Iterator[StepAttr]:
+    """Bring what the turns of a kernel without products load ahead of them, each loop by its own way; the steps of the
+    derivation, but those of copies, which are told where they become asynchronous."""
+    name, copied = f"@{kernel.sym_name.data}", list[cuda.LoadOp]()
+    for way in ways_of(kernel, stages, machine, has_copies):
+        if way.kind == "declined":
+            yield StepAttr("decline pipelining", name, way.law, way.reason)
+        elif way.kind == "registers":
+            move_ahead(way.loads)
+            told = f"{way.loads.names} of the next turn in {way.loads.words} registers"
+            yield StepAttr("pipelining", name, "loads depend on nothing the loop computes", told)
+        else:
+            copied += way.loads.loads
+    copy_ahead(kernel, copied)
 
 
 def _load_ahead(kernel: cuda.KernelOp) -> Iterator[StepAttr]:

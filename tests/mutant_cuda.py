@@ -93,6 +93,7 @@ PROGRAMS = (
     Program("examples/swiglu.mlir", "h100", [{"t": 100, "i": 72, "j": 136}]),
     Program("examples/attention.mlir", "h100", [SHORT | {"x": 640}], None, SIXTY_FOUR, levels=CLIMBING),
     Program("examples/attention_window.mlir", "h100", [SHORT | {"q": 400, "x": 400}], None, SIXTY_FOUR),
+    Program("examples/layer_norm.mlir", "h100", [{"t": 2, "i": 3500}]),
 )
 FIRST = {
     "_load_ahead": 6,
@@ -122,6 +123,7 @@ FIRST = {
     "passes/grids/early": 2,
     "passes/grids/renumber": 1,
     "compiler/printer/control_flow": 20,
+    "passes/loops/without_products": 22,
     "passes/speculation/law": 20,
     "passes/speculation/rewrite": 20,
     "speculation: what may not lag hides its powers": 21,

@@ -187,6 +187,16 @@ MUTATIONS: dict[str, Mutation] = {
         "load, loop, body.args[0]",
     ),
     "pipelining: hands on what it had": ("passes/loops/load_ahead", "on.append(branch.results[0])", "on.append(piece)"),
+    "pipelining: copies go past the end of rows": (
+        "passes/loops/without_products",
+        "load.offsets, tile, bounds, begins=begins",
+        "load.offsets, tile, (), begins=begins",
+    ),
+    "pipelining: arrays share a tile": (
+        "passes/loops/without_products",
+        "return load.source, _tile_type(load)",
+        "return load.offsets[-1], _tile_type(load)",
+    ),
     # Roles.
     "roles: consumers do not wait": (
         "passes/warps/consumers",

@@ -35,7 +35,7 @@ SMALL = {"dividing": 2, "odd": 3}
 """Of an axis of which each group has one index: batches and heads."""
 INTO_SHARED = ("copy_async", "store_shared")
 """What stands in a line of C that moves data on from device memory to shared memory."""
-ON_THE_WAY = "_staged["
+ON_THE_WAY = "_staged"
 """What stands there if shared memory is but the way to registers."""
 
 

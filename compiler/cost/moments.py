@@ -131,6 +131,20 @@ def moments_of(kernel: KernelOp) -> Moments:
     )
 
 
+def held_in_turns(kernel: KernelOp, tiles: Mapping[str, Amount], warps: Mapping[str, Amount]) -> dict[StreamOp, Amount]:
+    """Registers of a lane for what it holds at once in a turn of each stream, which are expanded."""
+    lanes = moments_of(kernel).lanes(tiles, warps)
+    found: dict[StreamOp, Amount] = {}
+    for stream in (op for op in kernel.body.walk() if isinstance(op, StreamOp)):
+        assert stream.parent is not None
+        lives, index = lives_in(stream.parent), list(stream.parent.ops).index(stream)
+        around = near_arrays(value for value, (born, last) in lives.items() if born < index <= last)
+        turn = _largest(_moments(stream.step.block, around))
+        of_each = {each: each.registers(lanes) for moment in turn for each in moment.held}
+        found[stream] = most(0, *(moment.registers(of_each) for moment in turn))
+    return found
+
+
 def _moved(op: Operation) -> Iterator[SSAValue]:
     """What is loaded or saved."""
     if isinstance(op, LoadOp):

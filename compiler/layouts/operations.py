@@ -20,6 +20,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess, is_extent
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import extents_of, format_bytes, is_boxed, is_line, layout_of, rows_of
+from treadle.dialects.cuda.transfers import IN_VECTORS
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.place import axes_of_forms
@@ -38,7 +39,8 @@ def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
     is to make no other access narrower."""
     type = op.piece_type
     axes, bytes = axes_of(type), format_bytes(op.buffer_type)
-    if not axes or ends_within_rows(op) or is_line(type) or (op.place is not None and not has_rows(op)):
+    of_words = is_line(type) and IN_VECTORS not in op.attributes
+    if not axes or ends_within_rows(op) or of_words or (op.place is not None and not has_rows(op)):
         return 1
     most = widest_in_memory([shape_of(type)[-1]], bytes, most_bytes)
     if isinstance(op, cuda.CopyOp):

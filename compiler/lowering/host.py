@@ -22,6 +22,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.compiler.cost.explicit import plan_of_explicit
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.turn_registers import registers_of_turns
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.cluster import keep_parts
 from treadle.compiler.lowering.fitting import fitting_size
@@ -326,6 +327,7 @@ def lower_kernel(
     lowering = KernelLowering(
         plan, Layouts(plan), by_array, sizes, lower_op, held, has_room, is_of_roles, padding, scattered
     )
+    lowering.turn_registers = registers_of_turns(source)
     shared_bytes = lower_body(lowering, block)
     _check_shared(plan, shared_bytes, machine.limits.shared_per_block)
     name = f"{source.kernel_name.data}_kernel"

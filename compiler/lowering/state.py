@@ -20,6 +20,7 @@ from treadle.dialects.cuda.placed import Padding, Scatter
 from treadle.dialects.diagram import ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of
 from treadle.dialects.diagram.padding import Inside
+from treadle.dialects.hierarchy import StreamOp
 
 OperationT = TypeVar("OperationT", bound=Operation)
 
@@ -46,6 +47,8 @@ class KernelLowering:
     """Where arrays that the source kernel is given as views may leave those that they are of."""
     scattered: Mapping[SSAValue, Scatter] = field(default_factory=dict[Any, Any])
     """Where the elements of arrays of the source kernel lie in the buffers that the new one is given for them."""
+    turn_registers: Mapping[StreamOp, int] = field(default_factory=dict[Any, Any])
+    """Of a thread in a turn of each stream, where there are no products."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
     partial: str | None = None

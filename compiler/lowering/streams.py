@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, StringAttr
+from xdsl.dialects.builtin import IndexType, IntAttr, StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.compiler.lowering.fragments import fragment_of
@@ -13,6 +13,7 @@ from treadle.compiler.lowering.reductions import combined, kept_by_lanes
 from treadle.compiler.lowering.runs import Run, RunWriter, in_turns, tested_first, twins, yielded
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import TURN_REGISTERS
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import StreamOp, YieldOp
 
@@ -102,6 +103,8 @@ def _pieces_of(
     which = ", those that are selected" if listed is not None else ""
     which += f", {run.where}" if run.where else ""
     loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}{which}")
+    if op in lowering.turn_registers:
+        loop.attributes[TURN_REGISTERS] = IntAttr(lowering.turn_registers[op])
     for result, source in zip(loop.results, op.step.block.args, strict=True):
         hinted(result, source)
     return list(loop.results)

@@ -30,6 +30,10 @@ from treadle.dialects.cuda.placed import Bounds, Padding, Scatter, place_operand
 from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
 from treadle.dialects.syntax import parse_conversion_types
 
+IN_VECTORS = "in_vectors"
+"""Attribute of a copy to a tile of one line that goes in vectors all the same: a piece of a long row, of which a thread
+copies as many bytes at a time as the alignment of rows allows."""
+
 
 @irdl_op_definition
 class CopyOp(GlobalAccess):

@@ -3,7 +3,8 @@
 A load that a turn needs before its first product is waited for: nothing of the turn runs meanwhile, and beside products
 few blocks share a multiprocessor. Where the place of the load depends on nothing but the position of the loop, it may
 stand in the turn before, right after the last use of what that turn has itself: the registers are the same. The first
-piece is loaded before the loop, and a turn without a next one keeps what it has.
+piece is loaded before the loop, and a turn without a next one keeps what it has. A turn without products uses all that
+it loads, so that little would be left behind: its loads of the next piece stand before all else, in registers beside.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Loads:
 
     loop: scf.ForOp
     loads: tuple[cuda.LoadOp, ...]
+    is_early: bool = False
+    """Whether a turn begins with them, and holds two pieces; else they follow the last use of its own."""
 
     @property
     def words(self) -> int:
@@ -89,18 +92,21 @@ def move_ahead(loads: Loads) -> None:
     body = loop.body.block
     held = body.args[len(body.args) - len(loads.loads) :]
     later = _asked_already(loop)
+    top = body.first_op
+    assert top is not None
     handed_on: list[SSAValue] = []
     for load, piece in zip(loads.loads, held, strict=True):
-        users = _users(load.result, body)
-        last = max(users, key=list(body.ops).index)
+        last = None if loads.is_early else max(_users(load.result, body), key=list(body.ops).index)
         load.result.replace_all_uses_with(piece)
-        if later is None or not _stands_before(later[1], last):
-            ops, position, test = position_ahead(loop, body.args[0], step_of(loop))
-            Rewriter.insert_op(ops, InsertPoint.after(last))
-            later, last = (position, test), ops[-1]
+        place = InsertPoint.before(top) if last is None else InsertPoint.after(last)
+        asks: list[Operation] = []
+        if later is None or (last is not None and not _stands_before(later[1], last)):
+            asks, position, test = position_ahead(loop, body.args[0], step_of(loop))
+            later = position, test
         branch = _load_if(later[1], load, loop, later[0], piece)
-        Rewriter.insert_op(branch, InsertPoint.after(last))
+        Rewriter.insert_op([*asks, branch], place)
         handed_on.append(branch.results[0])
+    for load in loads.loads:
         Rewriter.erase_op(load)
     terminator = _last(body)
     Rewriter.replace_op(terminator, scf.YieldOp(*terminator.operands, *handed_on))

@@ -256,6 +256,12 @@ __device__ __forceinline__ void copy_async_or_now(V* shared, const V* global, bo
   }
 }
 
+// The stage of a tile that begins so many bytes after its first.
+template <class T>
+__device__ __forceinline__ T* stage_at(T* tile, int bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(tile) + bytes);
+}
+
 // What is left, but at most so much.
 __device__ __forceinline__ int at_most(int most, int64_t left) {
   return left < most ? int(left) : most;
@@ -399,7 +405,7 @@ __device__ __forceinline__ uint32_t bits_before(T end) {
   return before <= 0 ? 0u : before < 32 ? (1u << before) - 1u : ~0u;
 }
 
-// Launch: row blocks along x, each of 256 threads; 256 bytes of dynamic shared memory (8448 for softmax_rows_kernel_aligned_16, 8448 for softmax_rows_kernel_strided).
+// Launch: row blocks along x, each of 256 threads; 16640 bytes of dynamic shared memory (24832 for softmax_rows_kernel_aligned_16, 24832 for softmax_rows_kernel_strided).
 // The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (32), softmax_rows_kernel_aligned_16 (16); softmax_rows_kernel_strided takes any strides.
 // The rows of all arrays are aligned to so many bytes; 0: they have any strides.
 template <int ALIGNED>
@@ -412,42 +418,71 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   (void)lane, (void)warp;
   float* const m_new_shared = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x_warp]: 8, rows 8 apart
   float* const l_shared = reinterpret_cast<float*>(shared_memory() + 128);  // [row, x_warp]: 8, rows 8 apart
+  float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2 stages of 2048, rows 2048 apart
   // tiling: one block for each piece: row in pieces of 1
   const int64_t row0 = int64_t(blockIdx.x);
   const int32_t extent_x = int32_t(x);
   float m = -INFINITY;
   float l = 0.0f;
   const int64_t x_full = x - (uint32_t(x) % 2048);
-  // streaming: x in pieces of 2048
-  for (int64_t x0 = 0; x0 < x_full; x0 += 2048) {
-    float A_piece[2][4];
-    if constexpr (ALIGNED < 32) {
-      {
-        constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
-        const float* const there = &A[row0 * A_row + x0 * A_x];
-        const sector_order<float, width> slots(there, 1, 2048, 0, A_x);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
-          const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
-        }
-      }  // A[row, x] to a tile
-      copy_async_commit();
-      copy_async_wait<0>();
-      barrier_block();
-    }
+  copy_async_commit();
+  const int64_t x0_ahead = 0;
+  const bool is_there = x0_ahead < x_full;
+  if (is_there) {
+    float* const A_staged_ahead = A_staged;
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
-          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x1024][x1], load_global(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x0 * A_x])));
+        UNROLL_4 for (int first = 0; first < 2048; first += 256 * width) {
+          const int i = first + thread * width;
+          const int x_i = i;
+          copy_async_or_now(vec<width>(&A_staged_ahead[x_i]), vec<width>(&A[row0 * A_row + x_i + x0_ahead]), true);
+        }
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
-        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
-          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
+        const float* const there = &A[row0 * A_row + x0_ahead * A_x];
+        const sector_order<float, width> slots(there, 1, 2048, 0, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
+          const auto [row_i, x_i, is_there_2] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged_ahead[x_i]), vec<width>(there + x_i * A_x), is_there_2);
+        }
       }
-    }  // A[row, x] to registers
+    }  // A[row, x] to shared memory
+  }
+  copy_async_commit();
+  // streaming: x in pieces of 2048
+  for (int64_t x0 = 0; x0 < x_full; x0 += 2048) {
+    const int64_t turn = x0 / 2048;
+    const int64_t stage = uint32_t(turn) % 2;
+    copy_async_wait<0>();
+    barrier_block();
+    const int64_t x0_ahead_2 = x0 + 2048;
+    const bool is_there_2 = x0_ahead_2 < x_full;
+    if (is_there_2) {
+      const int64_t place = uint32_t(turn + 1) % 2;
+      float* const A_staged_ahead = stage_at(A_staged, place * 8192);
+      {
+        constexpr int width = width_of<float, 4>(ALIGNED);
+        if constexpr (ALIGNED >= 32) {
+          UNROLL_4 for (int first = 0; first < 2048; first += 256 * width) {
+            const int i = first + thread * width;
+            const int x_i = i;
+            copy_async_or_now(vec<width>(&A_staged_ahead[x_i]), vec<width>(&A[row0 * A_row + x_i + x0_ahead_2]), true);
+          }
+        } else {
+          const float* const there = &A[row0 * A_row + x0_ahead_2 * A_x];
+          const sector_order<float, width> slots(there, 1, 2048, 0, A_x);
+          for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
+            const auto [row_i, x_i, is_there_3] = slots[i_2];
+            copy_async_if(vec<width>(&A_staged_ahead[x_i]), vec<width>(there + x_i * A_x), is_there_3);
+          }
+        }
+      }  // A[row, x] to shared memory
+    }
+    copy_async_commit();
+    float* const A_staged_now = stage_at(A_staged, stage * 8192);
+    float A_piece[2][4];
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
+      unpack(A_piece[x1024], load_shared(vec<4>(&A_staged_now[x1024 * 1024 + lane * 4 + warp * 128])));
     float m_new;
     m_new = -INFINITY;
     UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
@@ -460,7 +495,6 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       m_new = maximum(m_new, shuffle_xor(m_new, 8));
       m_new = maximum(m_new, shuffle_xor(m_new, 16));
     }
-    barrier_block();
     if (lane == 0) store_shared(&m_new_shared[warp], m_new);
     barrier_block();
     float m_new_2[8];
@@ -485,23 +519,24 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     m = m_new_3;
     l = l_new;
   }
+  copy_async_wait<0>();
   // streaming: the last piece of x, which is smaller
   if (x_full < x) {
     float A_piece[2][4];
     if constexpr (ALIGNED < 32) {
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const A_staged_2 = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         const int x_count = at_most(2048, x - x_full);
         const float* const there = &A[row0 * A_row + x_full * A_x];
         const sector_order<float, width> slots(there, 1, x_count, 0, A_x);
         for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
-          const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
+          const auto [row_i, x_i, is_there_2] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged_2[x_i]), vec<width>(there + x_i * A_x), is_there_2);
         }
         if (x_count < 2048)
           for (int i_3 = thread; i_3 < 2048; i_3 += 256)
-            store_shared_if(vec<1>(&A_staged[i_3 % 2048]), Vec<float, 1>{}, i_3 % 2048 >= x_count);
+            store_shared_if(vec<1>(&A_staged_2[i_3 % 2048]), Vec<float, 1>{}, i_3 % 2048 >= x_count);
       }  // A[row, x] to a tile
       copy_async_commit();
       copy_async_wait<0>();
@@ -514,9 +549,9 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
             unpack(&A_piece[x1024][x1], load_global_if(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x_full * A_x]), x_full + x1024 * 1024 + x1 + lane * 4 + warp * 128 < x));
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const A_staged_2 = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
-          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
+          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged_2[x1024 * 1024 + lane * 4 + warp * 128])));
       }
     }  // A[row, x] to registers
     float A_piece_2[2][4];
@@ -593,12 +628,12 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const A_staged_2 = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         const float* const there = &A[row0 * A_row + x0 * A_x];
         const sector_order<float, width> slots(there, 1, 2048, 0, A_x);
         for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
-          const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
+          const auto [row_i, x_i, is_there_2] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged_2[x_i]), vec<width>(there + x_i * A_x), is_there_2);
         }
       }  // A[row, x] to a tile
       copy_async_commit();
@@ -612,9 +647,9 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
             unpack(&A_piece[x1024][x1], load_global(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x0 * A_x])));
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const A_staged_2 = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
-          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
+          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged_2[x1024 * 1024 + lane * 4 + warp * 128])));
       }
     }  // A[row, x] to registers
     UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
@@ -623,19 +658,19 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           store_shared(vec<4>(&P_staged[x1024 * 1024 + lane * 4 + warp * 128]), pack<4>(A_piece[x1024]));
       }
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         float* const there = &P[row0 * P_row + x0 * P_x];
         const sector_order<float, width> slots(there, 1, 2048, 0, P_x);
         for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
-          const auto [row_i, x_i, is_there] = slots[i_2];
-          store_global_if(vec<width>(there + x_i * P_x), load_shared_if(vec<width>(&P_staged[x_i]), is_there), is_there);
+          const auto [row_i, x_i, is_there_2] = slots[i_2];
+          store_global_if(vec<width>(there + x_i * P_x), load_shared_if(vec<width>(&P_staged[x_i]), is_there_2), is_there_2);
         }
       }  // P[row, x] from a tile
     }
@@ -655,17 +690,17 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const A_staged_2 = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         const int x_count = at_most(2048, x - x_full_2);
         const float* const there = &A[row0 * A_row + x_full_2 * A_x];
         const sector_order<float, width> slots(there, 1, x_count, 0, A_x);
         for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
-          const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
+          const auto [row_i, x_i, is_there_2] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged_2[x_i]), vec<width>(there + x_i * A_x), is_there_2);
         }
         if (x_count < 2048)
           for (int i_3 = thread; i_3 < 2048; i_3 += 256)
-            store_shared_if(vec<1>(&A_staged[i_3 % 2048]), Vec<float, 1>{}, i_3 % 2048 >= x_count);
+            store_shared_if(vec<1>(&A_staged_2[i_3 % 2048]), Vec<float, 1>{}, i_3 % 2048 >= x_count);
       }  // A[row, x] to a tile
       copy_async_commit();
       copy_async_wait<0>();
@@ -678,9 +713,9 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
             unpack(&A_piece[x1024][x1], load_global_if(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x_full_2 * A_x]), x_full_2 + x1024 * 1024 + x1 + lane * 4 + warp * 128 < x));
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const A_staged_2 = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
-          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
+          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged_2[x1024 * 1024 + lane * 4 + warp * 128])));
       }
     }  // A[row, x] to registers
     UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
@@ -689,20 +724,20 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           store_shared(vec<4>(&P_staged[x1024 * 1024 + lane * 4 + warp * 128]), pack<4>(A_piece[x1024]));
       }
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 16640);  // [row, x]: 2048, rows 2048 apart
         const int x_count = at_most(2048, x - x_full_2);
         float* const there = &P[row0 * P_row + x_full_2 * P_x];
         const sector_order<float, width> slots(there, 1, x_count, 0, P_x);
         for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
-          const auto [row_i, x_i, is_there] = slots[i_2];
-          store_global_if(vec<width>(there + x_i * P_x), load_shared_if(vec<width>(&P_staged[x_i]), is_there), is_there);
+          const auto [row_i, x_i, is_there_2] = slots[i_2];
+          store_global_if(vec<width>(there + x_i * P_x), load_shared_if(vec<width>(&P_staged[x_i]), is_there_2), is_there_2);
         }
       }  // P[row, x] from a tile
     }
