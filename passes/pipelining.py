@@ -14,9 +14,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.cost.memory import STAGES
 from treadle.compiler.errors import InternalError, Refusal
 from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, insert_barriers
 from treadle.compiler.machines import Machine, machine_of
+from treadle.compiler.machines.machine import FIRST_WITH_ASYNCHRONOUS_COPIES
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.shared import place_tiles
@@ -35,9 +37,6 @@ from treadle.passes.loops.carry import delay_products
 from treadle.passes.loops.in_flight import let_products_run
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
 from treadle.passes.loops.without_products import copy_ahead, ways_of
-
-FIRST_ARCH = 80
-"""`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class PipeliningPass(ModulePass):
 
     name = "pipelining"
 
-    stages: int = 2
+    stages: int = STAGES
     """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing."""
     carry: bool = True
     """Whether a delayed product is carried from loop to loop of a stream, where loops follow each other."""
@@ -162,8 +161,8 @@ class PipeliningPass(ModulePass):
                 steps += _delay(kernel, self.carry, self.delay)
                 continue
             if not _multiplies(kernel):
-                steps += _bring_ahead(kernel, self.stages, machine, arch >= FIRST_ARCH)
-            if arch < FIRST_ARCH:
+                steps += _bring_ahead(kernel, self.stages, machine, arch >= FIRST_WITH_ASYNCHRONOUS_COPIES)
+            if arch < FIRST_WITH_ASYNCHRONOUS_COPIES:
                 name, reason = f"@{kernel.sym_name.data}", f"the machine {machine.name} is {machine.arch}"
                 steps.append(StepAttr("decline pipelining", name, "copies are asynchronous from sm_80 on", reason))
             else:

@@ -14,14 +14,13 @@ from treadle.compiler.cost.plan import LEAVING, Plan, Tile, row_of
 from treadle.compiler.cost.promotion import promoted_parts
 from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers, registers_at_launch
 from treadle.compiler.machines import Machine
-from treadle.compiler.machines.machine import WARP
+from treadle.compiler.machines.machine import FIRST_WITH_ASYNCHRONOUS_COPIES, WARP
 from treadle.dialects.cuda.rings import BARRIER_BYTES
 from treadle.dialects.cuda.tiles import WORD
 from treadle.passes.loops.load_ahead import MOST_WORDS
-from treadle.passes.pipelining import FIRST_ARCH, PipeliningPass
 from treadle.passes.warps.tiles import STAGES as RING_STAGES
 
-STAGES = PipeliningPass.stages
+STAGES = 2
 """Places of each tile that a stream loads, where a block has memory for so many."""
 
 TILE_UNIT = 128
@@ -163,7 +162,7 @@ def footprint(plan: Plan, machine: Machine) -> Footprint:
 
 def stages_on(plan: Plan, machine: Machine) -> Amount:
     """How many pieces of each streamed tile are in shared memory at once: as `pipelining` decides it."""
-    if machine.capability < FIRST_ARCH or not any(tile.role == "staged" for tile in plan.tiles):
+    if machine.capability < FIRST_WITH_ASYNCHRONOUS_COPIES or not any(tile.role == "staged" for tile in plan.tiles):
         return 1
     room = machine.limits.shared_per_block
     alone = choice(shared_bytes(plan, STAGES) <= room, STAGES, 1)

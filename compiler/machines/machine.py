@@ -14,6 +14,8 @@ DEFAULT_MACHINE = "a100"
 
 ARCHS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a")
 """The targets of nvcc that a machine may have; `a` is for code that runs on that very version."""
+FIRST_WITH_ASYNCHRONOUS_COPIES = 80
+"""`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
 FIRST_OF_WARPGROUPS = 90
 """The capability from which on 8 bits are multiplied by warpgroups alone."""
 FIRST_WITH_CLUSTERS = 90
