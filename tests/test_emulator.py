@@ -419,7 +419,7 @@ def _write(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", [15, 16])
-def test_a_block_has_sixteen_named_barriers(name: int) -> None:
+def test_named_barriers_are_those_that_a_block_has(name: int) -> None:
     text = f"""{source(["barrier_numbered"])}
 extern "C" __global__ void meet() {{ barrier_numbered({name - 1} + threadIdx.x / 64, 64); }}
 """
@@ -427,5 +427,5 @@ extern "C" __global__ void meet() {{ barrier_numbered({name - 1} + threadIdx.x /
     if name < 16:
         module.launch("meet", (1, 1, 1), (128, 1, 1), 0, [])
         return
-    with pytest.raises(EmulationError, match="named barrier 16: a block has 16"):
+    with pytest.raises(EmulationError, match="named barrier 16: names are 1 to 15"):
         module.launch("meet", (1, 1, 1), (128, 1, 1), 0, [])

@@ -8,7 +8,7 @@ namespace emu {
 
 constexpr unsigned WARPGROUP = 128;
 
-// Threads that wait for the same, on the same line.
+// Threads that wait for the same, on the same line; those of one warp, at the same call.
 struct Group {
   const Request* request;
   std::vector<unsigned> members;

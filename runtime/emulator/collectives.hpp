@@ -99,6 +99,46 @@ bool missing_lanes(unsigned first, unsigned last, const Request& request) {
   return true;
 }
 
+// What an instruction of a whole warp is told must be told alike by its lanes; each gives a shuffle its own source.
+bool takes_one_option(Operation operation) { return operation != SHUFFLE && operation != SHUFFLE_XOR; }
+
+std::string told(const Request& request) {
+  if (request.operation != BARRIER_NAMED && request.operation != BARRIER_ARRIVE) return text("%d", request.option);
+  return text("barrier %d for %d threads", request.option >> 16, request.option & 0xffff);
+}
+
+unsigned first_at(unsigned t, const Request& request) {
+  while (all_threads[t].request != &request) ++t;
+  return t;
+}
+
+// Whether the lanes that wait in [first, last) are told the same.
+bool agree(unsigned first, unsigned last, const Request& request) {
+  if (!takes_one_option(request.operation)) return true;
+  for (unsigned t = first; t < last; ++t) {
+    const Thread& thread = all_threads[t];
+    if (thread.state != State::WAITING || thread.request->option == request.option) continue;
+    report("divergence", t, request.line, "%s is one instruction of all lanes: %s says %s, %s says %s",
+           name_of(request.operation), name_of_thread(t).c_str(), told(*thread.request).c_str(),
+           name_of_thread(first_at(first, request)).c_str(), told(request).c_str());
+    abandoned = true;
+    return false;
+  }
+  return true;
+}
+
+// A block barrier is one instruction of a warp, too: a lane that lives when the others may come must come.
+void check_all_lanes_came(unsigned first, unsigned last, int line) {
+  std::vector<unsigned> missing;
+  for (unsigned t = first; t < last; ++t)
+    if (all_threads[t].state == State::EXITED && !all_threads[t].long_gone) missing.push_back(t);
+  if (missing.empty()) return;
+  report("missing lanes", missing[0], line,
+         "barrier_block needs all living lanes of a warp, but %s returned without it, and nothing says that this was "
+         "before the others came",
+         name_of_threads(missing).c_str());
+}
+
 void execute(unsigned first, unsigned last, const Request& request) {
   const Operation operation = request.operation;
   if (operation == BARRIER_WARP) {

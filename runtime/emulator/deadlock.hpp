@@ -20,7 +20,10 @@ std::vector<Group> waiting_groups(unsigned block) {
     const Request* request = all_threads[t].request;
     Group* mine = nullptr;
     for (Group& group : groups) {
-      const bool same = group.request->operation == request->operation && group.request->line == request->line;
+      const unsigned last = group.members.back();  // members of one warp follow one another
+      const bool same = last / 32 == t / 32 ? same_call(*all_threads[last].request, *request)
+                                            : group.request->operation == request->operation &&
+                                                  group.request->line == request->line;
       const bool meets = request->operation == BARRIER_BLOCK || request->operation == BARRIER_NAMED ||
                          waits_alone(request->operation) || group.members[0] / 32 == t / 32;
       if (same && meets) mine = &group;

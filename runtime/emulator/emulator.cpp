@@ -43,10 +43,9 @@ bool resolve_warpgroup(unsigned warp, const Request& request) {
   }
   for (unsigned t = first; t < first + WARPGROUP; ++t) {
     const Thread& thread = all_threads[t];
-    if (thread.state != State::WAITING || thread.request->operation != request.operation ||
-        thread.request->line != request.line)
-      return false;
+    if (thread.state != State::WAITING || !same_call(*thread.request, request)) return false;
   }
+  if (!agree(first, first + WARPGROUP, request)) return false;
   execute_warpgroup(first, request);
   for (unsigned t = first; t < first + WARPGROUP; ++t) all_threads[t].state = State::READY;
   return true;
@@ -68,10 +67,10 @@ bool resolve_warp(unsigned first, unsigned last) {
       continue;
     }
     if (!request) request = thread.request;
-    together &= thread.request->operation == request->operation && thread.request->line == request->line;
+    together &= same_call(*thread.request, *request);
   }
   if (rested) return true;
-  if (!request || !together) return false;
+  if (!request || !together || !agree(first, last, *request)) return false;
   switch (request->operation) {
     case BARRIER_BLOCK:
     case BARRIER_CLUSTER:
@@ -94,8 +93,11 @@ bool resolve_warp(unsigned first, unsigned last) {
     default: break;
   }
   execute(first, last, *request);
-  for (unsigned t = first; t < last; ++t)
-    if (all_threads[t].state == State::WAITING) all_threads[t].state = State::READY;
+  for (unsigned t = first; t < last; ++t) {
+    Thread& thread = all_threads[t];
+    if (thread.state == State::WAITING) thread.state = State::READY;
+    thread.long_gone = thread.state == State::EXITED;
+  }
   return true;
 }
 
@@ -136,6 +138,12 @@ bool run_warp(unsigned first, unsigned last) {
   return true;
 }
 
+// The thread after the last of a warp.
+unsigned end_of_warp(unsigned first) {
+  const unsigned end = block_of(first) * block_threads + threads_of_block();
+  return first + 32 < end ? first + 32 : end;
+}
+
 // All living threads of a block at one block barrier may pass. True if they did.
 bool resolve_block(unsigned block) {
   const std::vector<Group> groups = waiting_groups(block);
@@ -146,8 +154,10 @@ bool resolve_block(unsigned block) {
   unsigned last_warp = ~0u;
   for (const unsigned t : groups[0].members) {
     all_threads[t].state = State::READY;
-    if (launch->checks && t / 32 != last_warp)
+    if (launch->checks && t / 32 != last_warp) {
+      check_all_lanes_came(t / 32 * 32, end_of_warp(t / 32 * 32), groups[0].request->line);
       traffic.request(BARRIER_BLOCK, groups[0].request->line, 0, 0);
+    }
     last_warp = t / 32;
   }
   return true;
@@ -179,6 +189,7 @@ void start_threads() {
     thread.state = number < threads_of_block() ? State::READY : State::EXITED;
     if (thread.state == State::READY) thread.context.start(stacks[t], Stacks::SIZE, thread_main);
     thread.index = {number % blockDim.x, number / blockDim.x % blockDim.y, number / blockDim.x / blockDim.y};
+    thread.long_gone = false;
     thread.copies.clear();
     thread.groups = 0;
   }
@@ -198,9 +209,7 @@ void run_cluster(std::vector<unsigned>& warps) {
     for (size_t i = warps.size(); launch->seed && i > 1; --i)
       std::swap(warps[i - 1], warps[random_bits() % i]);
     for (const unsigned warp : warps) {
-      const unsigned first = 32 * warp, end = block_of(first) * block_threads + threads_of_block();
-      const unsigned last = first + 32 < end ? first + 32 : end;
-      if (!abandoned) ran |= run_warp(first, last);
+      if (!abandoned) ran |= run_warp(32 * warp, end_of_warp(32 * warp));
       ran |= land_some();
       execute_some();
     }

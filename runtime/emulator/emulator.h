@@ -53,6 +53,14 @@ inline float eight_bit(uint8_t bits, int element) {
   return element == E4M3 ? eight_bit_to_float(bits, 3, 7, false) : eight_bit_to_float(bits, 2, 15, true);
 }
 
+// Where a kernel calls the primitive that calls the function here. An optimising compiler may make two places of one
+// call, or one of two, so only what is compiled as it is written knows.
+#if !defined(__OPTIMIZE__) && (defined(__x86_64__) || defined(__aarch64__))
+#define TREADLE_SITE __builtin_return_address(1)
+#else
+#define TREADLE_SITE nullptr
+#endif
+
 // One lane's part of a collective. It lies on the lane's stack while the lane waits.
 struct Request {
   Operation operation;
@@ -61,6 +69,7 @@ struct Request {
   const void* a;
   const void* b;
   int option;  // the shuffle's mask or lane, the number of matrices (negative: transposed), the element type
+  const void* site = TREADLE_SITE;  // tells apart the calls of a line
 };
 
 // Waits for the other threads that take part; `out` is filled when it returns.

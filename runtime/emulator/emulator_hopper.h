@@ -43,11 +43,18 @@ inline void mbarrier_wait(const void* barrier, unsigned parity, int line) {
   const BarrierWait wait{barrier, parity};
   meet({MBARRIER_WAIT, line, nullptr, &wait, nullptr, 0});
 }
+// Two numbers of 15 bits as one; what has more, or is negative, is as wrong as the largest.
+inline int as_one(int name, int threads) {
+  constexpr int MOST = 0x7fff;
+  if (name < 0 || name > MOST) name = MOST;
+  if (threads < 0 || threads > MOST) threads = MOST;
+  return name << 16 | threads;
+}
 inline void barrier_named(int id, int threads, int line) {
-  meet({BARRIER_NAMED, line, nullptr, nullptr, nullptr, id << 16 | threads});
+  meet({BARRIER_NAMED, line, nullptr, nullptr, nullptr, as_one(id, threads)});
 }
 inline void arrive_named(int id, int threads, int line) {
-  meet({BARRIER_ARRIVE, line, nullptr, nullptr, nullptr, id << 16 | threads});
+  meet({BARRIER_ARRIVE, line, nullptr, nullptr, nullptr, as_one(id, threads)});
 }
 inline void barrier_cluster_wait(int line) { meet({BARRIER_CLUSTER, line, nullptr, nullptr, nullptr, 0}); }
 template <class T>

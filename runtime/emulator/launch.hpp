@@ -59,6 +59,7 @@ struct Thread {
   const Request* request;
   std::vector<Copy> copies;
   uint64_t groups;
+  bool long_gone;  // it returned before its warp last met
 };
 
 inline Launch* launch;
@@ -109,6 +110,11 @@ inline void become(unsigned thread) {
 std::string of_block(unsigned number);
 std::string name_of_thread(unsigned thread);
 std::string name_of_threads(const std::vector<unsigned>& list);
+
+// Whether two lanes are at one instruction, as far as is known.
+inline bool same_call(const Request& one, const Request& other) {
+  return one.operation == other.operation && one.line == other.line && one.site == other.site;
+}
 
 inline void suspend(State state) {
   Thread& thread = all_threads[current];

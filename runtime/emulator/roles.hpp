@@ -39,8 +39,8 @@ void reset_roles(unsigned threads) {
 }
 
 bool is_name(unsigned name, unsigned thread, int line) {
-  if (name < NAMES) return true;
-  report("barrier", thread, line, "named barrier %u: a block has %u", name, NAMES);
+  if (0 < name && name < NAMES) return true;
+  report("barrier", thread, line, "named barrier %u: names are 1 to %u, 0 is barrier_block's", name, NAMES - 1);
   abandoned = true;
   return false;
 }
