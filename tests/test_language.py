@@ -13,7 +13,7 @@ import treadle
 import treadle.language as tl
 from treadle import TreadleError
 from treadle.compiler.explain.text import explanation_text
-from treadle.language.array import Condition
+from treadle.language.conditions import Comparison
 from treadle.runtime.interpreter import entry_function
 
 torch = pytest.importorskip("torch")
@@ -422,8 +422,13 @@ def test_integers_as_numpy_has_them(name: str, format: Any) -> None:
         (lambda A, B: (A, B), "returns 2 arrays, its signature has 1"),
         (lambda A, B: 3, "returns a int"),
         (lambda A, B: A * 1e300, "1e\\+300 does not fit in f32"),
-        (lambda A, B: tl.where((A > 0) & (A < 1), A, B), "comparisons of a traced function are not joined"),
-        (lambda A, B: tl.where(~(A > 0), A, B), "comparisons of a traced function are not joined"),
+        (lambda A, B: tl.where((A > 0) & 1, A, B), "'&' joins a comparison to another, not to a int"),
+        (lambda A, B: tl.where(0 < A < 1, A, B), "join comparisons by & and |"),
+        (lambda A, B: tl.argmax(A, over="m n"), "a position is along one axis, not 'm n'"),
+        (
+            lambda A, B: tl.keep(A, "m // 4 >= n // 4"),
+            r"end = \(index\('q', S\) // 16 \+ 1\) \* 16; keep\(S, 'x < end\[q\]'",
+        ),
         (lambda A, B: tl.keep(A, "m <"), "^condition 'm <' cannot be read"),
         (lambda A, B: tl.keep(A, "B[n] > m"), r"'B' is not given: name the array that it is, keep\(..., B=B\)"),
         (lambda A, B: tl.contract(A, B, over="m") * A, None),
@@ -472,7 +477,7 @@ def test_arguments_that_do_not_fit(arguments: tuple[Any, ...], message: str) -> 
         (lambda A: A + tl.index(A, "k"), "index takes the name of an axis, and an array"),
         (lambda A: A + tl.index("k", "k"), "index takes the name of an axis, and an array"),
         (lambda A: A + tl.maximum(1.0, 2.0), "'maximum' of numbers alone"),
-        (lambda A: A + tl.where(Condition("olt", "slt", 1, 2), 1.0, 2.0), "'where' of numbers alone"),
+        (lambda A: A + tl.where(Comparison("olt", "slt", 1, 2), 1.0, 2.0), "'where' of numbers alone"),
     ],
 )
 def test_numbers_where_an_array_must_be(function: Callable[..., Any], said: str) -> None:

@@ -11,12 +11,15 @@ def attention(Q, K, V):
 ```
 """
 
-from treadle.language.array import Array, Condition
+from treadle.language.array import Array
+from treadle.language.conditions import Condition
 from treadle.language.function import NamedKernel, kernel
 from treadle.language.functions import (
     abs,
     acos,
     acosh,
+    argmax,
+    argmin,
     asin,
     asinh,
     atan,
@@ -40,11 +43,14 @@ from treadle.language.functions import (
     log1p,
     log2,
     log10,
+    log_softmax,
+    logsumexp,
     max,
     maximum,
     mean,
     min,
     minimum,
+    prod,
     read,
     relu,
     round,
@@ -59,6 +65,7 @@ from treadle.language.functions import (
     tan,
     tanh,
     trunc,
+    var,
     where,
 )
 
@@ -69,6 +76,8 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "argmax",
+    "argmin",
     "asin",
     "asinh",
     "atan",
@@ -93,11 +102,14 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "log_softmax",
+    "logsumexp",
     "max",
     "maximum",
     "mean",
     "min",
     "minimum",
+    "prod",
     "read",
     "relu",
     "round",
@@ -112,5 +124,6 @@ __all__ = [
     "tan",
     "tanh",
     "trunc",
+    "var",
     "where",
 ]

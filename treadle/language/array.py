@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NoReturn
 
@@ -12,9 +11,12 @@ from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.absence import absences_of, absent_along
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of
 from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
+from treadle.dialects.diagram.law import ApplyOp
 from treadle.language import integers
+from treadle.language.conditions import Comparison, Condition
 from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number, plain
 
 Binary = Callable[[SSAValue, SSAValue], Operation]
@@ -150,20 +152,20 @@ class Array:
     # -- comparisons -----------------------------------------------------------------------------
 
     def __lt__(self, other: Any) -> Condition:
-        return Condition("olt", "slt", self, other)
+        return Comparison("olt", "slt", self, other)
 
     def __le__(self, other: Any) -> Condition:
-        return Condition("ole", "sle", self, other)
+        return Comparison("ole", "sle", self, other)
 
     def __gt__(self, other: Any) -> Condition:
-        return Condition("ogt", "sgt", self, other)
+        return Comparison("ogt", "sgt", self, other)
 
     def __ge__(self, other: Any) -> Condition:
-        return Condition("oge", "sge", self, other)
+        return Comparison("oge", "sge", self, other)
 
     def equals(self, other: Any) -> Condition:
         """Element for element; `==` asks whether two arrays are one."""
-        return Condition("oeq", "eq", self, other)
+        return Comparison("oeq", "eq", self, other)
 
     # -- reductions ------------------------------------------------------------------------------
 
@@ -176,24 +178,13 @@ class Array:
     def min(self, over: str | Iterable[str]) -> Array:
         return self._reduced("min", over)
 
+    def prod(self, over: str | Iterable[str]) -> Array:
+        return self._reduced("mul", over)
+
     def mean(self, over: str | Iterable[str]) -> Array:
-        """The sum over the axes by the number of their elements: NaN if there is none."""
-        sizes = {axis: self.graph.sizes[_known(self, axis)] for axis in names_of(over)}
-        count = prod(size for size in sizes.values() if size != DYNAMIC)
-        symbolic = [axis for axis, size in sizes.items() if size == DYNAMIC]
-        total = self.to("f32").sum(over)
-        if not symbolic:
-            return total * (1.0 / count) if count else total / 0.0
-
-        def body(scalars: Sequence[SSAValue]) -> SSAValue:
-            summed, *extents = scalars
-            number = constant(count, f32)
-            for extent in extents:
-                number = arith.MulfOp(number, arith.SIToFPOp(extent, f32).result).result
-            return arith.DivfOp(summed, number).result
-
-        extents = [self.graph.extent(axis) for axis in symbolic]
-        return Array(self.graph, self.graph.map([total.value, *extents], body, f32))
+        """The sum over the axes by the number of elements that are there: those that `keep` left, if it left some out,
+        else all. NaN where there is none, as 0 / 0."""
+        return average(self, over)
 
     def softmax(self, over: str | Iterable[str]) -> Array:
         """exp(a - max a) / sum exp(a - max a) along an axis, or along several together."""
@@ -273,29 +264,6 @@ class Array:
         return f"<{self.format}[{', '.join(self.axes)}]>"
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A comparison, for `where`."""
-
-    of_floats: str
-    of_integers: str
-    left: Any
-    right: Any
-
-    def __bool__(self) -> NoReturn:
-        raise TreadleError(
-            "a traced function cannot ask for the value of an array: use treadle.language.where, not 'if'"
-        )
-
-    def _alone(self, other: Any = None) -> NoReturn:
-        raise TreadleError(
-            "comparisons of a traced function are not joined: put one treadle.language.where into another, or use "
-            "keep, whose text may say 'and', 'or' and 'not'"
-        )
-
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _alone
-
-
 _SPELLED = {
     "T": "the signature says in which order the axes of a result lie",
     "astype": "write .to('f16')",
@@ -331,6 +299,54 @@ def elementwise(operation: Callable[[SSAValue], Operation], value: Any) -> Array
         raise TreadleError(f"expected an array of the traced function, not {type(value).__name__}")
     wide = value.to("f32")
     return Array(wide.graph, wide.graph.map([wide.value], lambda s: operation(s[0]).results[0], FORMATS["f32"]))
+
+
+def average(array: Array, over: str | Iterable[str], less: int = 0) -> Array:
+    """The sum over the axes by the number of elements that are there, or by so many `less` (at least 0)."""
+    if not absences_of([array.value], _absent_with):
+        return average_of_all(array, over, less)
+    wide, graph = array.to("f32"), array.graph
+    axes = names_of(over)
+    if not axes and not less:
+        return wide
+    # Made of the same elements, ones are absent where these are.
+    ones = Array(graph, graph.map([wide.value], lambda _: constant(1.0, f32), f32))
+    count = ones.sum(axes)
+    if less:
+        count = combine("maximum", arith.MaximumfOp, arith.MaxSIOp, count - float(less), 0.0)
+    return wide.sum(axes) / count
+
+
+def average_of_all(array: Array, over: str | Iterable[str], less: int = 0) -> Array:
+    """The sum over the axes by the number of their elements, absent ones included; NaN if there is none."""
+    graph = array.graph
+    sizes = {axis: graph.sizes[_known(array, axis)] for axis in names_of(over)}
+    count = prod(size for size in sizes.values() if size != DYNAMIC)
+    symbolic = [axis for axis, size in sizes.items() if size == DYNAMIC]
+    total = array.to("f32").sum(over)
+    if not symbolic:
+        left = max(count - less, 0)
+        return total * (1.0 / left) if left else total / 0.0
+
+    def body(scalars: Sequence[SSAValue]) -> SSAValue:
+        summed, *extents = scalars
+        number = constant(count, f32)
+        for extent in extents:
+            number = arith.MulfOp(number, arith.SIToFPOp(extent, f32).result).result
+        if less:
+            number = arith.SubfOp(number, constant(less, f32)).result
+            number = arith.MaximumfOp(number, constant(0.0, f32)).result
+        return arith.DivfOp(summed, number).result
+
+    extents = [graph.extent(axis) for axis in symbolic]
+    return Array(graph, graph.map([total.value, *extents], body, f32))
+
+
+def _absent_with(value: SSAValue, op: Operation) -> Sequence[SSAValue]:
+    """Also what a law gives for each element (`softmax`) is absent where the element is."""
+    if not isinstance(op, ApplyOp):
+        return absent_along(value, op)
+    return [each for each in op.operands if set(axes_of(each.type)) <= set(axes_of(value.type))]
 
 
 def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: Any, right: Any) -> Array:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from math import pi
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf, pi
 from math import sqrt as root
 from typing import Any
 
@@ -13,7 +12,8 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import TreadleError
-from treadle.language.array import Array, Condition, combine, elementwise, graph_of, names_of
+from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of
+from treadle.language.conditions import Comparison, Condition, Joined, always
 from treadle.language.graph import computing_format, constant, is_number, plain
 from treadle.language.places import at_axes, axes_at
 
@@ -69,7 +69,53 @@ def min(array: Array, over: str | Iterable[str]) -> Array:
 
 
 def mean(array: Array, over: str | Iterable[str]) -> Array:
+    """The sum over the axes by the number of elements that are there: those that `keep` left, if it left some out,
+    else all. NaN where there is none."""
     return array.mean(over)
+
+
+def prod(array: Array, over: str | Iterable[str]) -> Array:
+    """The product of the elements; of integers, what 32 bits hold of it."""
+    return array.prod(over)
+
+
+def var(array: Array, over: str | Iterable[str], correction: int = 0) -> Array:
+    """The mean of the squared distances from the mean, over the elements that are there. `correction=1` divides by one
+    less than their number (as `torch.var` does if it is not asked); NaN where nothing is left to divide by."""
+    return average((array - array.mean(over)) ** 2, over, correction)
+
+
+def logsumexp(array: Array, over: str | Iterable[str]) -> Array:
+    """log(sum exp a), relative to the maximum; -inf of nothing, and of nothing but -inf."""
+    largest = array.to("f32").max(over)
+    total = exp(array - largest).sum(over)
+    return where(abs(largest).equals(inf), largest, largest + log(total))
+
+
+def log_softmax(array: Array, over: str | Iterable[str]) -> Array:
+    """The logarithm of `softmax`, which is finite where that is too small for f32."""
+    shifted = array - array.to("f32").max(over)
+    return shifted - log(exp(shifted).sum(over))
+
+
+def argmax(array: Array, over: str) -> Array:
+    """The position of the largest along an axis, in i32: the first of several, and of a NaN if there is one, as
+    `torch.argmax`. 2^31 - 1 where there is no element."""
+    return _first(array, array.max(over), over)
+
+
+def argmin(array: Array, over: str) -> Array:
+    """The position of the smallest along an axis, as `argmax`."""
+    return _first(array, array.min(over), over)
+
+
+def _first(array: Array, extreme: Array, over: str) -> Array:
+    """Where an array first is its maximum or minimum along an axis."""
+    axes = names_of(over)
+    if len(axes) != 1:
+        raise TreadleError(f"a position is along one axis, not '{' '.join(axes)}'")
+    is_nan = Comparison("une", "ne", array, array)
+    return where(array.equals(extreme) | is_nan, index(axes[0], array), 2**31 - 1).min(axes)
 
 
 def index(axis: str, of: Array) -> Array:
@@ -86,9 +132,9 @@ def index(axis: str, of: Array) -> Array:
 
 def keep(array: Array, condition: str, **inputs: Array) -> Array:
     """The elements at which a condition on positions holds, `keep(S, "x <= q")`; the others are absent: a reduction
-    passes over them, and what they touch is not computed. Arguments in i32 may be named: `keep(S, "x < n[b]", n=n)`,
-    and read at other positions than along their axes: `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside
-    of them are zeros.
+    passes over them (a mean does not count them), and what they touch is not computed. Arguments in i32 may be named:
+    `keep(S, "x < n[b]", n=n)`, and read at other positions than along their axes:
+    `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside of them are zeros.
 
     TreadleError for what is no condition, and for axes that the array does not have."""
     given: dict[str, Any] = dict(inputs)
@@ -136,43 +182,62 @@ def minimum(left: Any, right: Any) -> Array:
 
 
 def where(condition: Any, left: Any, right: Any) -> Array:
-    """`left` where the comparison holds, else `right`: `where(S > 0, S, 0.0)`."""
+    """`left` where the comparison holds, else `right`: `where(S > 0, S, 0.0)`. Several are joined by `&`, `|`, `^` and
+    `~`, each in parentheses: `where((S > 0) & ~(S >= 1), S, 0.0)`."""
     if not isinstance(condition, Condition):
         raise TreadleError(
             "the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0) or, for equal ones, "
             "where(A.equals(B), A, 0.0)"
         )
-    given: Condition = replace(condition, left=plain(condition.left), right=plain(condition.right))
     left, right = plain(left), plain(right)
-    operands = (given.left, given.right, left, right)
-    for each in operands:
+    for each in (*_compared(condition), left, right):
         if not isinstance(each, Array) and not is_number(each):
             raise TreadleError(f"where takes arrays of the traced function and numbers, not a {type(each).__name__}")
-    return chosen(given, left, right, _format((left, right)))
+    return chosen(condition, left, right, _format((left, right)))
 
 
 def chosen(condition: Condition, left: Any, right: Any, format: Attribute) -> Array:
     """`where` in a format that is given: two numbers alone do not say whether they are integers."""
-    operands = (condition.left, condition.right, left, right)
-    compared = _format(operands[:2])
-    graph = graph_of("where", operands)
-    formats = (compared, compared, format, format)
-    pairs = list(zip(operands, formats, strict=True))
+    pairs = [*_operands(condition), (left, format), (right, format)]
+    graph = graph_of("where", [each for each, _ in pairs])
     inputs = [graph.wide(each.value, format) for each, format in pairs if isinstance(each, Array)]
 
     def body(scalars: Sequence[SSAValue]) -> SSAValue:
         rest = iter(scalars)
-        a, b, c, d = (next(rest) if isinstance(each, Array) else constant(each, format) for each, format in pairs)
-        test = _compare(condition, a, b, compared)
-        return arith.SelectOp(test, c, d).result
+        values = [next(rest) if isinstance(each, Array) else constant(each, format) for each, format in pairs]
+        operands = iter(values)
+        test = _tested(condition, operands)
+        return arith.SelectOp(test, *operands).result
 
     return Array(graph, graph.map(inputs, body, format))
 
 
-def _compare(condition: Condition, left: SSAValue, right: SSAValue, format: Attribute) -> SSAValue:
-    if format == i32:
-        return arith.CmpiOp(left, right, condition.of_integers).result
-    return arith.CmpfOp(left, right, condition.of_floats).result
+def _compared(condition: Condition) -> tuple[Any, ...]:
+    """What is compared, from left to right."""
+    if isinstance(condition, Comparison):
+        return plain(condition.left), plain(condition.right)
+    assert isinstance(condition, Joined)
+    return _compared(condition.left) + (() if condition.right is None else _compared(condition.right))
+
+
+def _operands(condition: Condition) -> Iterator[tuple[Any, Attribute]]:
+    """The same, with the format that each is compared in."""
+    operands = _compared(condition)
+    for pair in zip(operands[::2], operands[1::2], strict=True):
+        yield from ((each, _format(pair)) for each in pair)
+
+
+def _tested(condition: Condition, operands: Iterator[SSAValue]) -> SSAValue:
+    """Whether it holds, of the next of these."""
+    if isinstance(condition, Comparison):
+        left, right = next(operands), next(operands)
+        if left.type == i32:
+            return arith.CmpiOp(left, right, condition.of_integers).result
+        return arith.CmpfOp(left, right, condition.of_floats).result
+    assert isinstance(condition, Joined)
+    left = _tested(condition.left, operands)
+    right = always() if condition.right is None else _tested(condition.right, operands)
+    return condition.join(left, right).results[0]
 
 
 def abs(array: Array) -> Array:

@@ -278,6 +278,8 @@ def is_number(value: Any) -> bool:
 
 def _as_in_python(said: str) -> str:
     """What a verifier says of the text of a program, said of a call of `keep`."""
+    if said.endswith("compute it in an array of integers, and name that"):
+        return f"{said}, as in end = (index('q', S) // 16 + 1) * 16; keep(S, 'x < end[q]', end=end)"
     if (unknown := re.match(r"'(\w+)\[.*\]' reads no input", said)) is None:
         return said
     return not_given(unknown[1])

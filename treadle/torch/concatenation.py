@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from xdsl.dialects.builtin import f32, i32
 
-from treadle.language.array import Array, Condition
+from treadle.language.array import Array
+from treadle.language.conditions import Condition
 from treadle.language.functions import chosen
 from treadle.torch.axes import leaves
 from treadle.torch.registry import aten, typed

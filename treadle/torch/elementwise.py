@@ -13,7 +13,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32, i32
 
 from treadle.language import functions as tl
-from treadle.language.array import Condition, combine
+from treadle.language.array import combine
+from treadle.language.conditions import Comparison
 from treadle.torch.registry import COMPUTED, FORMATS, aten, computed, typed
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
@@ -92,13 +93,13 @@ def _check_bytes(left: Any, right: Any) -> None:
             raise Unsupported(f"a comparison of {tensor.dtype} with {number}, of which PyTorch takes 8 bits")
 
 
-_say(aten.lt.Scalar, aten.lt.Tensor, symbol="<", function=lambda a, b: Condition("olt", "slt", a, b))
-_say(aten.le.Scalar, aten.le.Tensor, symbol="<=", function=lambda a, b: Condition("ole", "sle", a, b))
-_say(aten.gt.Scalar, aten.gt.Tensor, symbol=">", function=lambda a, b: Condition("ogt", "sgt", a, b))
-_say(aten.ge.Scalar, aten.ge.Tensor, symbol=">=", function=lambda a, b: Condition("oge", "sge", a, b))
-_say(aten.eq.Scalar, aten.eq.Tensor, symbol="==", function=lambda a, b: Condition("oeq", "eq", a, b))
-_say(aten.ne.Scalar, aten.ne.Tensor, symbol="!=", function=lambda a, b: Condition("une", "ne", a, b))
-_map(aten.isnan.default, function=lambda a: Condition("une", "ne", a, a))
+_say(aten.lt.Scalar, aten.lt.Tensor, symbol="<", function=lambda a, b: Comparison("olt", "slt", a, b))
+_say(aten.le.Scalar, aten.le.Tensor, symbol="<=", function=lambda a, b: Comparison("ole", "sle", a, b))
+_say(aten.gt.Scalar, aten.gt.Tensor, symbol=">", function=lambda a, b: Comparison("ogt", "sgt", a, b))
+_say(aten.ge.Scalar, aten.ge.Tensor, symbol=">=", function=lambda a, b: Comparison("oge", "sge", a, b))
+_say(aten.eq.Scalar, aten.eq.Tensor, symbol="==", function=lambda a, b: Comparison("oeq", "eq", a, b))
+_say(aten.ne.Scalar, aten.ne.Tensor, symbol="!=", function=lambda a, b: Comparison("une", "ne", a, b))
+_map(aten.isnan.default, function=lambda a: Comparison("une", "ne", a, a))
 _map(aten.isinf.default, function=lambda a: abs(a).equals(inf))
 
 
@@ -137,7 +138,7 @@ def is_truth(operand: Any) -> bool:
 
 _logical(aten.logical_and.default, aten.bitwise_and.Tensor, "and", lambda a, b: a * b)
 _logical(aten.logical_or.default, aten.bitwise_or.Tensor, "or", tl.maximum)
-_logical(aten.logical_xor.default, aten.bitwise_xor.Tensor, "xor", lambda a, b: Condition("une", "ne", a, b))
+_logical(aten.logical_xor.default, aten.bitwise_xor.Tensor, "xor", lambda a, b: Comparison("une", "ne", a, b))
 _logical(aten.logical_not.default, aten.bitwise_not.default, "not", lambda a: 1 - a)
 
 

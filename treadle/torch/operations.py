@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from treadle.language import functions as tl
-from treadle.language.array import Array
+from treadle.language.array import Array, average_of_all
 from treadle.language.graph import FORMATS as NAMED
 from treadle.runtime.formats import rounded
 from treadle.torch import (  # they register operations
@@ -69,11 +69,7 @@ def product_over(
 def _product(body: Body, tensor: Tensor, dims: Any, keep: bool, dtype: Any, made: torch.dtype) -> Tensor:
     if not made.is_floating_point:
         raise Unsupported("a product of integers, which may need 64 bits")
-    return body.reduce(converted(body, _asked(body, tensor, dtype), torch.float32), dims, keep, _multiplied)
-
-
-def _multiplied(array: Array, over: Sequence[str]) -> Array:
-    return Array(array.graph, array.graph.reduce("mul", array.value, over)) if over else array
+    return body.reduce(converted(body, _asked(body, tensor, dtype), torch.float32), dims, keep, tl.prod)
 
 
 @computed(aten.amax.default, aten.max.default)
@@ -100,7 +96,7 @@ def any_along(body: Body, tensor: Tensor, dim: int, keep: bool = False) -> Tenso
 
 @computed(aten.mean.dim)
 def mean(body: Body, tensor: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
-    return body.reduce(_asked(body, tensor, dtype), dims, keep, lambda a, over: a.mean(over))
+    return body.reduce(_asked(body, tensor, dtype), dims, keep, average_of_all)
 
 
 @computed(aten.mean.default)

@@ -15,7 +15,8 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.dialects.diagram.formats import INTEGERS
-from treadle.language.array import Array, Condition
+from treadle.language.array import Array
+from treadle.language.conditions import Condition
 from treadle.language.functions import chosen, contract
 from treadle.language.graph import Graph
 from treadle.torch.axes import Axis, Dims, Mismatch, leaves, unify

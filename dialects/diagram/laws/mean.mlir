@@ -1,4 +1,4 @@
-// The mean of nothing is 0 / 0, which is NaN.
+// The mean over all elements of the axis, absent ones included. The mean of nothing is 0 / 0, which is NaN.
 
 !v = tensor<?xf32, #diagram.array<[x]>>
 !r = tensor<f32, #diagram.array<[]>>

@@ -1,0 +1,91 @@
+"""`treadle.language` of elements that `keep` leaves out, joined comparisons, and functions made of reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle
+import treadle.language as tl
+
+torch = pytest.importorskip("torch")
+
+A = np.random.default_rng(3).standard_normal((13, 37)).astype(np.float32)
+q, x = np.indices(A.shape)
+SEEN = torch.from_numpy(x <= q)
+NONE_OF_FIRST = torch.from_numpy(x < q)
+
+
+def masked(name: str, seen: Any, **options: Any) -> Callable[[Any], Any]:
+    return lambda a: getattr(torch.masked, name)(a, dim=1, mask=seen, **options)
+
+
+CASES: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
+    "mean": ("q", lambda a: tl.mean(tl.keep(a, "x <= q"), over="x"), masked("mean", SEEN)),
+    "nothing": (
+        "q",
+        lambda a: tl.mean(tl.keep(a, "x < q") * 2, over="x"),
+        lambda a: masked("mean", NONE_OF_FIRST)(a) * 2,
+    ),
+    "variance": ("q", lambda a: tl.var(tl.keep(a, "x <= q"), over="x"), masked("var", SEEN, unbiased=False)),
+    "unbiased": ("q", lambda a: tl.var(a, over="x", correction=1), lambda a: a.var(1)),
+    "shares": (
+        "q",
+        lambda a: tl.mean(tl.softmax(tl.keep(a, "x <= q"), over="x"), over="x"),
+        lambda a: 1 / torch.arange(1, 14, dtype=torch.float64),
+    ),
+    "joined": (
+        "q x",
+        lambda a: tl.where((a > 0) & (a < 1) | ~(a > -1) ^ (a > 1.5), a, 9.0),
+        lambda a: torch.where((a > 0) & (a < 1) | ~(a > -1) ^ (a > 1.5), a, 9.0),
+    ),
+    "product": ("q", lambda a: tl.prod(a + 0.5, over="x"), lambda a: (a + 0.5).prod(1)),
+    "logsumexp": ("q", lambda a: tl.logsumexp(a * 50, over="x"), lambda a: (a * 50).logsumexp(1)),
+    "log_softmax": ("q x", lambda a: tl.log_softmax(a * 50, over="x"), lambda a: (a * 50).log_softmax(1)),
+    "argmax": ("q", lambda a: tl.argmax(a, over="x"), lambda a: a.argmax(1)),
+    "argmin": ("q", lambda a: tl.argmin(a, over="x"), lambda a: a.argmin(1)),
+}
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("case", CASES)
+def test_as_pytorch(case: str, machine: str) -> None:
+    axes, mine, theirs = CASES[case]
+    traced = treadle.kernel(f"q x -> {axes}", machine=machine)(lambda a: mine(a))
+    expected = theirs(torch.from_numpy(A).double()).numpy()
+    for backend in ("interpreter", "emulator"):
+        result = traced(A, backend=backend)
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [5, 7])
+def test_unmasked_means_divide_by_the_size(size: int) -> None:
+    """As a constant: nothing is counted."""
+    traced = treadle.kernel("m n -> m")(lambda a: tl.mean(a, over="n"))
+    text = str(traced.trace(["f32"], {"m": 3, "n": size}, {"m": 3, "n": size}))
+    assert text.count("diagram.reduce") == 1
+    assert "divf" not in text
+
+
+def test_masked_means_of_lengths_known_at_launch() -> None:
+    traced = treadle.kernel("m n -> m")(lambda a: tl.mean(tl.keep(a, "n <= m"), over="n"))
+    for length in (9, 11, 14):
+        a = np.ones((6, length), np.float32)
+        np.testing.assert_array_equal(traced(a, backend="emulator"), np.ones(6))
+
+
+def test_positions_of_ties_and_nans() -> None:
+    a = np.array([[1, 3, 3, 0, 0], [1, np.nan, 9, np.nan, 0], [-np.inf] * 5], np.float32)
+    largest, smallest = treadle.kernel("m n -> m, m")(lambda a: (tl.argmax(a, "n"), tl.argmin(a, "n")))(a)
+    assert largest.dtype == np.int32
+    np.testing.assert_array_equal(largest, torch.from_numpy(a).argmax(1))
+    np.testing.assert_array_equal(smallest, torch.from_numpy(a).argmin(1))
+
+
+def test_logarithms_of_infinite_sums() -> None:
+    a = np.array([[-np.inf, -np.inf], [np.inf, 0], [np.nan, 1]], np.float32)
+    result = treadle.kernel("m n -> m")(lambda a: tl.logsumexp(a, "n"))(a)
+    np.testing.assert_array_equal(result, torch.from_numpy(a).logsumexp(1))
