@@ -89,3 +89,13 @@ def test_logarithms_of_infinite_sums() -> None:
     a = np.array([[-np.inf, -np.inf], [np.inf, 0], [np.nan, 1]], np.float32)
     result = treadle.kernel("m n -> m")(lambda a: tl.logsumexp(a, "n"))(a)
     np.testing.assert_array_equal(result, torch.from_numpy(a).logsumexp(1))
+
+
+def test_a_mean_under_torch_compile_divides_by_the_size() -> None:
+    """There, what a mask leaves out is a number as any other: a share of 0."""
+
+    def mean(scores: Any) -> Any:
+        return torch.ops.treadle.masked_softmax(scores, SEEN).mean(-1)
+
+    result = torch.compile(mean, backend="treadle")(torch.from_numpy(A))
+    np.testing.assert_allclose(result, np.full(13, 1 / 37), rtol=1e-5)
