@@ -35,9 +35,9 @@ func.func @matmul(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<a = 6
   func.return %C : !C
 }
 
-// CHECK: cuda.kernel @matmul_kernel (%Ad: memref<?x?xf16, {{.*}}[a, b], level = device>>, %Bd: {{.*}}, %Cd: {{.*}}, %a: index, %b: index, %c: index) threads 64 shared 1536 resident 14 {
-// CHECK-NEXT: %At_shared = cuda.shared at 0 : memref<32x8xf16, #diagram.array<[a, b], level = shared, layout = #cuda.rows<extents = [32, 16], pitch = 16, swizzle = [1, 2]>>>
-// CHECK-NEXT: %Bt_shared = cuda.shared at 1024 : memref<8x16xf16, #diagram.array<[b, c], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16, swizzle = [1, 2]>>>
+// CHECK: cuda.kernel @matmul_kernel (%Ad: memref<?x?xf16, {{.*}}[a, b], level = device>>, %Bd: {{.*}}, %Cd: {{.*}}, %a: index, %b: index, %c: index) threads 64 shared 768 resident 14 {
+// CHECK-NEXT: %At_shared = cuda.shared at 0 : memref<32x8xf16, #diagram.array<[a, b], level = shared, layout = #cuda.rows<extents = [32, 8], pitch = 8>>>
+// CHECK-NEXT: %Bt_shared = cuda.shared at 512 : memref<8x16xf16, #diagram.array<[b, c], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16, swizzle = [1, 2]>>>
 // CHECK-NEXT: %block = cuda.block_index
 // CHECK: %c_pieces = arith.ceildivui %c, %{{.*}} : index
 // CHECK: %c0 = arith.muli %{{.*}}, %{{.*}} : index
