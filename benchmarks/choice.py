@@ -23,7 +23,7 @@ import results
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import Sketch, choose, estimate, merit, sketch_of, timing
-from treadle.compiler.cost.candidates import Candidates, candidates
+from treadle.compiler.cost.choice.candidates import Candidates, candidates
 from treadle.compiler.machines import Machine, load_machine, machine_names
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, run_passes
 from treadle.compiler.sizes import default_sizes

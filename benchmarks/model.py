@@ -22,7 +22,7 @@ from gates import markdown, nvcc_version
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import Plan, are_of_warpgroups, footprint, plan_of
-from treadle.compiler.cost.issue import is_issued
+from treadle.compiler.cost.kernel.issue import is_issued
 from treadle.compiler.gates import KernelReport, codes_of_cubin, report_kernels
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes

@@ -28,10 +28,10 @@ from xdsl.dialects.builtin import ModuleOp
 from treadle.compiler.bench.predict import Row, found_in_l2, summary
 from treadle.compiler.bench.rates import Rates, with_rates
 from treadle.compiler.cost import Plan, estimate, plan_of, sizes_of_kernel
-from treadle.compiler.cost.limit import compulsory_bytes
-from treadle.compiler.cost.tile_order import Sharing, longest
-from treadle.compiler.cost.traffic import device_bytes
-from treadle.compiler.cost.turns import Made, sharing_of
+from treadle.compiler.cost.timing.roofline import compulsory_bytes
+from treadle.compiler.cost.timing.tile_order import Sharing, longest
+from treadle.compiler.cost.timing.traffic import device_bytes
+from treadle.compiler.cost.timing.turns import Made, sharing_of
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
 from treadle.compiler.sizes import set_default_sizes

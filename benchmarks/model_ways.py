@@ -23,8 +23,8 @@ from speed.cases import cases
 
 from treadle.compiler.bench.predict import Row, found_in_l2
 from treadle.compiler.cost import estimate
-from treadle.compiler.cost.limit import compulsory_bytes
-from treadle.compiler.cost.turns import Made
+from treadle.compiler.cost.timing.roofline import compulsory_bytes
+from treadle.compiler.cost.timing.turns import Made
 from treadle.compiler.machines import Machine, load_machine
 
 WAYS = "ways-nvidia-h200-2026-11-26.json"

@@ -141,7 +141,7 @@ def modelled_us(module: ModuleOp, what: str, changes: str) -> float | None:
     from xdsl.dialects.func import FuncOp
 
     from treadle.compiler.cost import estimate, plan_of, sizes_of_kernel
-    from treadle.compiler.cost.turns import Made
+    from treadle.compiler.cost.timing.turns import Made
     from treadle.compiler.machines import machine_of
     from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline
     from treadle.dialects.hierarchy import KernelOp

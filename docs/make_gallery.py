@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.cli.report_code import code_lines, machine_code
-from treadle.compiler.cost.schedule import Stage, schedule
+from treadle.compiler.cost.timing.schedule import Stage, schedule
 from treadle.compiler.counting import counted
 from treadle.compiler.draw.page.compilation import Ending, compilation_page
 from treadle.compiler.draw.page.record import Record

@@ -11,7 +11,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ArrayAttr, IntAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from treadle.compiler.cost.memory import PRODUCT_BASE
+from treadle.compiler.cost.levels.memory import PRODUCT_BASE
 from treadle.compiler.layouts.box_order import is_ordered
 from treadle.compiler.layouts.conversions import BARRIER
 from treadle.compiler.layouts.operations import is_dealt_by_sectors, strides_at, traffic_of, widest, width_at

@@ -44,7 +44,7 @@ class CudaClusterPass(ModulePass):
     Legal if the number of pieces along each of the coordinates is a multiple of the cluster's blocks along it, if those
     that copy together take the same turns, and if the rows of a tile have so many shares of whole swizzles; the pass
     declines, with its reason in the derivation, where that does not hold. How many blocks a cluster has, and along
-    which coordinates, the cost model finds (`compiler/cost/clusters.py`), where the number of pieces is known; by the
+    which coordinates, the cost model finds (`cost/timing/clusters.py`), where the number of pieces is known; by the
     options it is so many, along these, and where the number of pieces is known at launch only, the launch takes the
     kernel with clusters if they divide it. 1 is none.
 

@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.tile_order import longest, section_of_grid
+from treadle.compiler.cost.timing.tile_order import longest, section_of_grid
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record

@@ -43,7 +43,7 @@ class CudaOverlapPiecesPass(ModulePass):
       before it writes there again.
 
     Each takes place wherever it is legal: none of them adds an instruction to a turn of a loop. The model counts what
-    is lost between pieces (`compiler/cost/between.py`).
+    is lost between pieces (`compiler/cost/timing/between.py`).
 
     Before:
     ```

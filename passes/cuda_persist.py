@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from treadle.compiler.cost.tile_order import best_section, longest
+from treadle.compiler.cost.timing.tile_order import best_section, longest
 from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
@@ -37,9 +37,9 @@ class CudaPersistPass(ModulePass):
     piece, and if what a piece leaves from has room of its own beside the stages: where the whole has none, the result
     leaves in 2, 4 or 8 parts through the room of one. Pieces are taken in any order (groups are independent): in
     sections of rows that stay in the L2 cache, and where pieces differ the longest first, dealt to blocks there and
-    back so that all have about as much to do; both by the cost model (`compiler/cost/tile_order.py`) or by the options.
+    back so that all have about as much to do; both by the cost model (`cost/timing/tile_order.py`) or by the options.
     The pass declines, with its reason in the derivation, where that does not hold, where every block would have one
-    piece, and where the model found that several blocks on an SM take less time (`compiler/cost/turns.py`).
+    piece, and where the model found that several blocks on an SM take less time (`compiler/cost/timing/turns.py`).
 
     Before:
     ```

@@ -9,7 +9,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from treadle.compiler.cost.ping_pong import turns_of
+from treadle.compiler.cost.timing.ping_pong import turns_of
 from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
@@ -37,7 +37,7 @@ class CudaPingPongPass(ModulePass):
     Legal for any loop of two or more consumer warpgroups: the turn changes nothing that is computed, and everybody gets
     it if all take as many turns. They do where nothing but sizes and numbers of blocks decides how often the loops
     around run, which the pass asks for; the static check then walks each warpgroup with the barriers of the rings. It
-    takes place where the schedule of a step (`compiler/cost/ping_pong.py`) is a twentieth shorter in turns, or where it
+    takes place where the schedule of a step (`cost/timing/ping_pong.py`) is a twentieth shorter in turns, or where it
     is asked for; else the pass declines and says why.
 
     Before:

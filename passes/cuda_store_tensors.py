@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.leaving import STORE_STEPS, saved_by_tensor_store
+from treadle.compiler.cost.kernel.leaving import STORE_STEPS, saved_by_tensor_store
 from treadle.compiler.errors import InternalError
 from treadle.compiler.layouts.conversions import BARRIER
 from treadle.compiler.lowering.leaving import boxes_cost, held_cost
@@ -51,7 +51,7 @@ class CudaStoreTensorsPass(ModulePass):
     tensor map, whose copies write nothing outside of it: so a bound of the copy must be the array's end. The launch
     then asks for the result, too, whether it has a map, and takes the kernel without roles if not. The pass declines,
     and says why in the derivation, where that does not hold, and where the tile is so small that the copy saves no
-    thread an instruction (`compiler/cost/leaving.py`), or of words the block nothing (`compiler/lowering/leaving.py`).
+    thread an instruction (`cost/kernel/leaving.py`), or of words the block nothing (`lowering/leaving.py`).
 
     Before:
     ```

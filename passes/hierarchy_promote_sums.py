@@ -9,9 +9,9 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from treadle.compiler.cost.roles import product_axes
-from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
-from treadle.compiler.cost.work import multiply_format
+from treadle.compiler.cost.kernel.roles import product_axes
+from treadle.compiler.cost.kernel.warpgroups import can_be_of_warpgroups
+from treadle.compiler.cost.kernel.work import multiply_format
 from treadle.compiler.errors import Refusal
 from treadle.compiler.machines import machine_of
 from treadle.dialects.cuda.products import DEPTHS

@@ -10,9 +10,9 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from treadle.compiler.cost.issue import depth_of_instruction
-from treadle.compiler.cost.operands import left_operand, stays_in_registers
-from treadle.compiler.cost.roles import product_axes
+from treadle.compiler.cost.kernel.issue import depth_of_instruction
+from treadle.compiler.cost.kernel.operands import left_operand, stays_in_registers
+from treadle.compiler.cost.kernel.roles import product_axes
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp

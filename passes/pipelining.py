@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.memory import STAGES
+from treadle.compiler.cost.levels.memory import STAGES
 from treadle.compiler.errors import InternalError, Refusal
 from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, insert_barriers
 from treadle.compiler.machines import Machine, machine_of

@@ -81,7 +81,7 @@ def kernel_of(module: Any) -> Any:
 
 def is_fastest(path: str) -> Iterator[str]:
     from treadle.compiler.cost import estimate, merit, plan_of, sketch_of
-    from treadle.compiler.cost.candidates import candidates
+    from treadle.compiler.cost.choice.candidates import candidates
     from treadle.compiler.machines import load_machine
     from treadle.dialects.diagram.array import DYNAMIC
 
@@ -137,7 +137,7 @@ def _differences(kernel: Any, path: str) -> Iterator[str]:
 
 def predicts_memory(path: str) -> Iterator[str]:
     from treadle.compiler.cost import plan_of
-    from treadle.compiler.cost.memory import footprint
+    from treadle.compiler.cost.levels.memory import footprint
     from treadle.compiler.machines import load_machine
     from treadle.dialects import cuda
 

@@ -7,12 +7,12 @@ from mutated import Mutation
 
 MUTATIONS: dict[str, Mutation] = {
     "choose: the worst of the best": (
-        "compiler/cost/choose",
+        "compiler/cost/choice/choose",
         "_, _, best, _, found = alike[0]",
         "_, _, best, _, found = max(ranked, key=lambda each: each[:2])",
     ),
     "choose: the slowest first": (
-        "compiler/cost/choose",
+        "compiler/cost/choice/choose",
         "np.floor(np.log(its.time_us / _least(trial)) / SAME),",
         "-np.floor(np.log(its.time_us / _least(trial)) / SAME),",
     ),
@@ -37,22 +37,22 @@ MUTATIONS: dict[str, Mutation] = {
         "    fixed = {",
     ),
     "choose: one stage for all": (
-        "compiler/cost/memory",
+        "compiler/cost/levels/memory",
         'places = {"shared": 1, "staged": stages, "listed": 1}',
         'places = {"shared": 1, "staged": 1, "listed": 1}',
     ),
     "choose: values for bytes": (
-        "compiler/cost/memory",
+        "compiler/cost/levels/memory",
         "    chunk = 16 // width\n",
         "    chunk, width = 16 // width, 1\n",
     ),
     "choose: values in local memory cost nothing": (
-        "compiler/cost/merit",
+        "compiler/cost/choice/merit",
         "return Merit(found.footprint.spilled > 0, found.time_us)",
         "return Merit(False, found.time_us)",
     ),
     "choose: what groups share is read once": (
-        "compiler/cost/sketch",
+        "compiler/cost/reading/sketch",
         "again = tuple(pieces for pieces in groups if pieces.axis not in crossing.axes)",
         "again: tuple[Pieces, ...] = ()",
     ),

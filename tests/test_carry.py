@@ -21,9 +21,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
-from treadle.compiler.cost import plan_of, time
-from treadle.compiler.cost.between import Piece, mean_drains
-from treadle.compiler.cost.turns import Made
+from treadle.compiler.cost import plan_of
+from treadle.compiler.cost.timing import time
+from treadle.compiler.cost.timing.between import Piece, mean_drains
+from treadle.compiler.cost.timing.turns import Made
 from treadle.compiler.execution import executed
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes, through

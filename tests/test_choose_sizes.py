@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from roads import compiled
 from treadle.compiler.cost import estimate, footprint, plan_of, product_axes
-from treadle.compiler.cost.sketch import axes_of_kernel
+from treadle.compiler.cost.reading.sketch import axes_of_kernel
 from treadle.compiler.machines import load_machine, write_machine
 from treadle.compiler.source import parse_module, verify_module
 from treadle.dialects.diagram import ContractOp

@@ -22,8 +22,17 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from treadle.compiler.cost import Plan, plan_of, sizes_of_kernel, timing, transfers_at
-from treadle.compiler.cost.clusters import ACROSS, Feeding, Shape, best_cluster, bytes_across, from_l2, part, shapes_of
-from treadle.compiler.cost.scaling import cross_transfer
+from treadle.compiler.cost.levels.scaling import cross_transfer
+from treadle.compiler.cost.timing.clusters import (
+    ACROSS,
+    Feeding,
+    Shape,
+    best_cluster,
+    bytes_across,
+    from_l2,
+    part,
+    shapes_of,
+)
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.explain import Explanation, explain

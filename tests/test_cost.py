@@ -27,7 +27,7 @@ from treadle.compiler.cost import (
     transfer_expression,
     transfer_values,
 )
-from treadle.compiler.cost.memory import registers
+from treadle.compiler.cost.levels.memory import registers
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline

@@ -15,8 +15,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import LEVELS, Plan, plan_of, sizes_of_kernel, transfer_expression, transfers_at
-from treadle.compiler.cost.copies import copies_of_arrays
-from treadle.compiler.cost.issue import SHARED_BYTES
+from treadle.compiler.cost.kernel.issue import SHARED_BYTES
+from treadle.compiler.cost.levels.copies import copies_of_arrays
 from treadle.compiler.gates.traffic import traffic_of
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.source import load_module

@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.cost import Pieces, Plan, are_of_warpgroups, plan_of, sizes_of_kernel, transfers_at
-from treadle.compiler.cost.clusters import Shape, bytes_across
-from treadle.compiler.cost.copies import copies_of_arrays
+from treadle.compiler.cost.levels.copies import copies_of_arrays
+from treadle.compiler.cost.timing.clusters import Shape, bytes_across
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from test_draw import check_apart, overlap
-from treadle.compiler.cost.schedule import Stage, Timeline, schedule
+from treadle.compiler.cost.timing.schedule import Stage, Timeline, schedule
 from treadle.compiler.draw.svg import Area, Line, Picture, Text
 from treadle.compiler.draw.timeline import STEPS, Labels, draw_timeline
 from treadle.compiler.main import main

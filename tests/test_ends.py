@@ -8,8 +8,10 @@ import pytest
 from test_overlap_pieces import decorated
 
 from benchmarking import benchmark
-from treadle.compiler.cost import plan_of, time
-from treadle.compiler.cost.between import (
+from treadle.compiler.cost import plan_of
+from treadle.compiler.cost.kernel.plan import Plan
+from treadle.compiler.cost.timing import time
+from treadle.compiler.cost.timing.between import (
     TESTED,
     Piece,
     clocks_of_ends,
@@ -20,8 +22,7 @@ from treadle.compiler.cost.between import (
     slots_of_tests,
     waits_for_tiles,
 )
-from treadle.compiler.cost.plan import Plan
-from treadle.compiler.cost.turns import Made
+from treadle.compiler.cost.timing.turns import Made
 from treadle.compiler.machines import load_machine
 from treadle.dialects.hierarchy import KernelOp
 

@@ -12,8 +12,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import are_of_warpgroups, plan_of, sketch_of
-from treadle.compiler.cost.issue import PRODUCT_FLOP
-from treadle.compiler.cost.overlap import unit_clocks
+from treadle.compiler.cost.kernel.issue import PRODUCT_FLOP
+from treadle.compiler.cost.timing.overlap import unit_clocks
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
 from treadle.compiler.explain.text import explanation_text

@@ -9,7 +9,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.cost.work import FUNCTIONS, labours_of
+from treadle.compiler.cost.kernel.work import FUNCTIONS, labours_of
 from treadle.compiler.pipeline import run_passes
 from treadle.compiler.primitives import source
 from treadle.compiler.printer.scalars import ScalarPrinter

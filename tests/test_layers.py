@@ -55,7 +55,7 @@ def parts_used(path: Path) -> Iterator[str]:
 
 
 def part_of(module: str) -> str:
-    """`treadle.compiler.cost.time` is of `compiler.cost`, `treadle.passes.fusion` of `passes`."""
+    """`treadle.compiler.cost.timing.time` is of `compiler.cost`, `treadle.passes.fusion` of `passes`."""
     names = module.split(".")[1:]
     if names[0] == "compiler":
         return ".".join(names[:2])

@@ -13,11 +13,11 @@ import pytest
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import Estimate, Plan, estimate, peak_memory, plan_of, sizes_of_kernel
-from treadle.compiler.cost.clusters import ACROSS, Shape
-from treadle.compiler.cost.leading import leading_terms
-from treadle.compiler.cost.links import Link, links_of, with_least
-from treadle.compiler.cost.scaling import cached_memory, cross_transfer, several_levels
-from treadle.compiler.cost.symbolic import symbolic_costs
+from treadle.compiler.cost.levels.scaling import cached_memory, cross_transfer, several_levels
+from treadle.compiler.cost.symbolic.costs import symbolic_costs
+from treadle.compiler.cost.symbolic.leading import leading_terms
+from treadle.compiler.cost.timing.clusters import ACROSS, Shape
+from treadle.compiler.cost.timing.links import Link, links_of, with_least
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.main import main

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from treadle.compiler.amounts import Amount
-from treadle.compiler.cost import fed
-from treadle.compiler.cost.fed import Fed, Places, Shares
-from treadle.compiler.cost.plan import Pieces
+from treadle.compiler.cost.kernel.plan import Pieces
+from treadle.compiler.cost.reading import fed
+from treadle.compiler.cost.reading.fed import Fed, Places, Shares
 from treadle.compiler.execution import MOST_TURNS, counted, executed
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module

@@ -7,7 +7,7 @@ import pytest
 
 import treadle
 import treadle.language as tl
-from treadle.compiler.cost.neighbours import sector_share
+from treadle.compiler.cost.kernel.neighbours import sector_share
 from treadle.compiler.gates.traffic import SECTOR, traffic_of
 from treadle.dialects.cuda import kernel_names
 from treadle.runtime.backend import has_host_compiler

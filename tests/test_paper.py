@@ -9,9 +9,9 @@ from math import ceil
 
 import pytest
 
-from treadle.compiler.cost.leading import leading_terms
-from treadle.compiler.cost.scaling import cached_memory, cross_transfer, format_factor, several_levels
-from treadle.compiler.cost.schedule import Stage, Timeline, schedule
+from treadle.compiler.cost.levels.scaling import cached_memory, cross_transfer, format_factor, several_levels
+from treadle.compiler.cost.symbolic.leading import leading_terms
+from treadle.compiler.cost.timing.schedule import Stage, Timeline, schedule
 from treadle.compiler.machines import load_machine
 
 from test_symbolic import PRODUCT, attention, costs_of  # isort: skip

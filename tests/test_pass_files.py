@@ -115,3 +115,16 @@ def test_the_stock_driver_sees_everything() -> None:
     assert set(PASSES) <= set(multiverse.all_passes)
     assert set(DIALECTS) <= set(multiverse.all_dialects)
     assert set(TARGETS) <= set(multiverse.all_targets)
+
+
+COST = ["kernel", "levels", "reading", "timing", "choice"]
+"""The folders of the cost model, in order; `symbolic` is beside `timing` and `choice`."""
+
+
+def test_folders_of_the_cost_model_use_those_before_them() -> None:
+    cost = ROOT / "compiler" / "cost"
+    assert {path.parent.name for path in cost.glob("*/__init__.py")} == {*COST, "symbolic"}
+    for order in (COST, [*COST[:3], "symbolic"]):
+        for index, folder in enumerate(order):
+            text = "".join(path.read_text(encoding="utf-8") for path in (cost / folder).glob("*.py"))
+            assert set(re.findall(r"treadle\.compiler\.cost\.(\w+)[. ]", text)) <= set(order[: index + 1]), folder

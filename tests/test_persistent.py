@@ -23,10 +23,11 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from roads import array, compiled
-from treadle.compiler.cost import Estimate, estimate, footprint, plan_of, sizes_of_kernel, sketch_of, time
-from treadle.compiler.cost.between import Piece
-from treadle.compiler.cost.plan import LEAVING
-from treadle.compiler.cost.tile_order import (
+from treadle.compiler.cost import Estimate, estimate, footprint, plan_of, sizes_of_kernel, sketch_of
+from treadle.compiler.cost.kernel.plan import LEAVING
+from treadle.compiler.cost.timing import time
+from treadle.compiler.cost.timing.between import Piece
+from treadle.compiler.cost.timing.tile_order import (
     Sharing,
     best_section,
     different_bytes,
@@ -35,7 +36,7 @@ from treadle.compiler.cost.tile_order import (
     longest,
     section_of_grid,
 )
-from treadle.compiler.cost.turns import (
+from treadle.compiler.cost.timing.turns import (
     Made,
     can_take_turns,
     clocks_in_turns,

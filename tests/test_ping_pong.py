@@ -17,7 +17,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
-from treadle.compiler.cost.ping_pong import turns_of
+from treadle.compiler.cost.timing.ping_pong import turns_of
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import Options, print_cuda, run_passes, through
 from treadle.compiler.rings import ring_problems

@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, array, matmul
-from treadle.compiler.cost.memory import footprint
-from treadle.compiler.cost.plan import Plan
-from treadle.compiler.cost.read import plan_of
+from treadle.compiler.cost.kernel.plan import Plan
+from treadle.compiler.cost.levels.memory import footprint
+from treadle.compiler.cost.reading.plans import plan_of
 from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.gates import report_kernels
 from treadle.compiler.gates.code import codes_of_cubin

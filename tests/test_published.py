@@ -1,6 +1,7 @@
 """The model beside published speeds of attention on an H100 SXM5, by kernels of others that work as ours do.
 
-One thing of the model follows from these: that what a step computes is done in order (`cost/warpgroups.py`). Of three
+One thing of the model follows from these: that what a step computes is done in order
+(`cost/kernel/warpgroups.py`). Of three
 warpgroups with heads of 64 published speeds are a seventh below what the model says by the datasheet's clock, and 6 %
 above what it says by those that last (`docs/predictions.md`): of ours, Nsight Compute counted as many clocks as it
 says. Where products are the limit, 75 to 90 % of what it says by the datasheet's rates is published; that is another
@@ -14,7 +15,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarking import benchmark
-from treadle.compiler.cost import Choice, choose, sketch_of, time
+from treadle.compiler.cost import Choice, choose, sketch_of
+from treadle.compiler.cost.timing import time
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, run_passes
 from treadle.compiler.source import parse_module

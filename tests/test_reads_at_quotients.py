@@ -11,7 +11,7 @@ from xdsl.utils.arg_spec import ArgSpec
 import treadle
 import treadle.language as tl
 from roads import Road, compiled
-from treadle.compiler.cost.read import plan_of, sizes_of_kernel
+from treadle.compiler.cost.reading.plans import plan_of, sizes_of_kernel
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, print_cuda, run_passes, run_pipeline
 from treadle.compiler.source import load_module, parse_module

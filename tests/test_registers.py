@@ -11,9 +11,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 
 from treadle.compiler.cost import Plan, footprint, plan_of, sketch_of
-from treadle.compiler.cost.candidates import candidates
-from treadle.compiler.cost.memory import loads_ahead
-from treadle.compiler.cost.spread import Spread
+from treadle.compiler.cost.choice.candidates import candidates
+from treadle.compiler.cost.kernel.spread import Spread
+from treadle.compiler.cost.levels.memory import loads_ahead
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
 from treadle.compiler.source import load_module

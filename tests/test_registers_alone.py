@@ -12,8 +12,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import Plan, footprint, plan_of
-from treadle.compiler.cost.lanes import Lanes
-from treadle.compiler.cost.moments import moments_of
+from treadle.compiler.cost.kernel.lanes import Lanes
+from treadle.compiler.cost.reading.moments import moments_of
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.plan import plan_kernel
 from treadle.compiler.machines import load_machine
@@ -126,7 +126,7 @@ def lowered(name: str, machine: str, group: str = "", stream: str = "") -> tuple
     run_passes(module, passes[:choosing])
     with pytest.MonkeyPatch.context() as patch:
         if stream:  # what was measured of these has a warp for each row
-            patch.setattr("treadle.compiler.cost.candidates.ROW_WARPS", (1,))
+            patch.setattr("treadle.compiler.cost.choice.candidates.ROW_WARPS", (1,))
         HierarchyChooseSizesPass(group=group or None, stream=stream or None).apply(Context(), module)
     decorated = plan_in(module)
     run_passes(module, passes[choosing:explicit])

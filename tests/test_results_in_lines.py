@@ -14,7 +14,7 @@ import pytest
 from test_coalescing import check
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cost.leaving import words_leave
+from treadle.compiler.cost.kernel.leaving import words_leave
 from treadle.compiler.layouts.conflicts import boxed_wavefronts, phase_lanes
 from treadle.compiler.layouts.conversions import by_shuffles
 from treadle.compiler.layouts.operations import access_of, strides_of, traffic_of

@@ -14,7 +14,7 @@ import torch
 
 from roads import Road, compiled
 from treadle.compiler.cost import plan_of
-from treadle.compiler.cost.memory import footprint
+from treadle.compiler.cost.levels.memory import footprint
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import (

@@ -12,12 +12,12 @@ from test_rows import axes_of_example, kernels_of, needs_compiler, static
 
 from roads import Road, compiled
 from treadle.compiler.cost import plan_of
-from treadle.compiler.cost.candidates import candidates
-from treadle.compiler.cost.clusters import bytes_exchanged
-from treadle.compiler.cost.memory import footprint
-from treadle.compiler.cost.sketch import sketch_of
-from treadle.compiler.cost.time import timing
-from treadle.compiler.cost.transfers import transfer_bytes, transfer_values
+from treadle.compiler.cost.choice.candidates import candidates
+from treadle.compiler.cost.levels.memory import footprint
+from treadle.compiler.cost.levels.transfers import transfer_bytes, transfer_values
+from treadle.compiler.cost.reading.sketch import sketch_of
+from treadle.compiler.cost.timing.clusters import bytes_exchanged
+from treadle.compiler.cost.timing.time import timing
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import load_machine

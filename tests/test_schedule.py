@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from treadle.compiler.cost.schedule import Stage, schedule
+from treadle.compiler.cost.timing.schedule import Stage, schedule
 
 PRODUCT = Stage("product", "tensor", 4.0, (("exponentials", 1),))
 EXPONENTIALS = Stage("exponentials", "special", 3.0, (("product", 0),))

@@ -10,7 +10,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from roads import attention
 from treadle.compiler.cost import Plan, footprint, plan_of
-from treadle.compiler.cost.warpgroups import takes_powers_first
+from treadle.compiler.cost.kernel.warpgroups import takes_powers_first
 from treadle.compiler.gates import KernelReport, report_kernels
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes

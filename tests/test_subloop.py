@@ -12,7 +12,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, attention, matmul
 from treadle.compiler.cost import plan_of
-from treadle.compiler.cost.memory import footprint
+from treadle.compiler.cost.levels.memory import footprint
 from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError

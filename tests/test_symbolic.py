@@ -16,9 +16,8 @@ import sympy
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import are_of_warpgroups, peak_memory, plan_of, transfer_bytes, transfer_values
-from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
-from treadle.compiler.cost.leading import MEMORY, leading_terms
-from treadle.compiler.cost.symbolic import (
+from treadle.compiler.cost.kernel.issue import PRODUCT_FLOP, SHARED_BYTES
+from treadle.compiler.cost.symbolic.costs import (
     SymbolicCosts,
     axis_symbol,
     closed,
@@ -28,6 +27,7 @@ from treadle.compiler.cost.symbolic import (
     value_at,
     warps_symbol,
 )
+from treadle.compiler.cost.symbolic.leading import MEMORY, leading_terms
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.source import load_module, parse_module

@@ -15,7 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from benchmarking import benchmark
 from treadle.compiler.cost import are_of_warpgroups, plan_of
-from treadle.compiler.cost.leaving import leaving_slots
+from treadle.compiler.cost.kernel.leaving import leaving_slots
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, print_cuda, run_pipeline
 from treadle.compiler.rings import ring_problems

@@ -15,7 +15,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, attention
 from treadle.compiler.cost import Estimate, choose, estimate, plan_of, sketch_of, timing
-from treadle.compiler.cost.candidates import candidates
+from treadle.compiler.cost.choice.candidates import candidates
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module

@@ -12,7 +12,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from treadle.compiler.cost import Plan, footprint, plan_of, timing
-from treadle.compiler.cost.warpgroups import computing, waited_in_scores
+from treadle.compiler.cost.kernel.warpgroups import computing, waited_in_scores
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module

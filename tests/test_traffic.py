@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import Plan, plan_of
-from treadle.compiler.cost.traffic import crossing_bytes, traffic_clocks
+from treadle.compiler.cost.timing.traffic import crossing_bytes, traffic_clocks
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline

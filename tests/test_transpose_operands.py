@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, array, matmul
-from treadle.compiler.cost.operands import written
+from treadle.compiler.cost.kernel.operands import written
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes, through
 from treadle.compiler.source import parse_module

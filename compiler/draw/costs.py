@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import estimate, plan_of, sizes_of_kernel
-from treadle.compiler.cost.overlap import overlaps
-from treadle.compiler.cost.roles import alignment_of, contractions_of
-from treadle.compiler.cost.schedule import Timeline
+from treadle.compiler.cost.kernel.roles import alignment_of, contractions_of
+from treadle.compiler.cost.timing.overlap import overlaps
+from treadle.compiler.cost.timing.schedule import Timeline
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import Explanation, KernelCost, explain
 from treadle.compiler.machines import machine_of

@@ -9,7 +9,7 @@ from typing import Self
 
 from xdsl.ir import Attribute, SSAValue
 
-from treadle.compiler.cost.roles import contractions_of, product_axes
+from treadle.compiler.cost.kernel.roles import contractions_of, product_axes
 from treadle.compiler.draw.costs import divisor_of_products, product_axis_names
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from treadle.compiler.cost.schedule import WARM_UP, Slot, Timeline
+from treadle.compiler.cost.timing.schedule import WARM_UP, Slot, Timeline
 from treadle.compiler.draw.mathtext import text_width
 from treadle.compiler.draw.svg import Area, Line, Picture, Shape, Text
 from treadle.compiler.draw.theme import LIGHT

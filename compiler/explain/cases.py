@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import Sketch, choose, sizes_of_kernel, sketch_of
-from treadle.compiler.cost.formats import as_f8
+from treadle.compiler.cost.choice.formats import as_f8
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain.costs import Explanation, explain, kernel_cost
 from treadle.compiler.machines import Machine, load_machine, machine_of

@@ -25,12 +25,12 @@ from treadle.compiler.cost import (
     transfer_values,
     transfers_at,
 )
-from treadle.compiler.cost.clusters import bytes_across, bytes_exchanged
-from treadle.compiler.cost.levers import Lever, levers
-from treadle.compiler.cost.limit import flop, limits_us, tile_use, wave_use
-from treadle.compiler.cost.links import Link, links_of, with_least
-from treadle.compiler.cost.overlap import overlaps
-from treadle.compiler.cost.turns import Made
+from treadle.compiler.cost.choice.levers import Lever, levers
+from treadle.compiler.cost.timing.clusters import bytes_across, bytes_exchanged
+from treadle.compiler.cost.timing.links import Link, links_of, with_least
+from treadle.compiler.cost.timing.overlap import overlaps
+from treadle.compiler.cost.timing.roofline import flop, limits_us, tile_use, wave_use
+from treadle.compiler.cost.timing.turns import Made
 from treadle.compiler.explain.symbols import Expressions
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.hierarchy import KernelOp

@@ -82,9 +82,9 @@ def time_over_size(rows: Sequence[Row]) -> str:
 
 def transfers(module: ModuleOp, sizes: Mapping[str, int]) -> str:
     """H of device memory over the memory of a group: the least that any pieces reach, and the derived leading term."""
-    from treadle.compiler.cost.algebra import sympy
-    from treadle.compiler.cost.leading import leading_terms
-    from treadle.compiler.cost.symbolic import axis_symbol, symbolic_costs
+    from treadle.compiler.cost.symbolic.algebra import sympy
+    from treadle.compiler.cost.symbolic.costs import axis_symbol, symbolic_costs
+    from treadle.compiler.cost.symbolic.leading import leading_terms
 
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     if not kernels:
@@ -107,8 +107,8 @@ def transfers(module: ModuleOp, sizes: Mapping[str, int]) -> str:
 
 def _least(costs: Any, at: Mapping[Any, int], memory: int) -> float | None:
     """H at the best pieces, powers of two, whose group holds no more than `memory`."""
-    from treadle.compiler.cost.algebra import sympy
-    from treadle.compiler.cost.symbolic import closed
+    from treadle.compiler.cost.symbolic.algebra import sympy
+    from treadle.compiler.cost.symbolic.costs import closed
 
     transfer, held = closed(costs.transfer("device")).subs(at), costs.peak("chip").subs(at)
     free = [piece for piece in (*costs.groups.values(), *costs.streams.values()) if transfer.has(piece)]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cost.links import Bound
+from treadle.compiler.cost.timing.links import Bound
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.hierarchy import KernelOp
 
@@ -34,8 +34,8 @@ class Expressions:
 
 def expressions_of(kernel: KernelOp, machine: Machine) -> tuple[Expressions, Bound]:
     """Of an explicit kernel, as that machine runs it, and H* in bytes; imports sympy."""
-    from treadle.compiler.cost.leading import leading_terms
-    from treadle.compiler.cost.symbolic import CHIP, closed, symbolic_costs
+    from treadle.compiler.cost.symbolic.costs import CHIP, closed, symbolic_costs
+    from treadle.compiler.cost.symbolic.leading import leading_terms
 
     costs = symbolic_costs(kernel, machine)
     least, in_bytes = leading_terms(costs), leading_terms(costs, in_bytes=True)

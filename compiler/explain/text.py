@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 
-from treadle.compiler.cost.clusters import Shape
-from treadle.compiler.cost.links import Link
+from treadle.compiler.cost.timing.clusters import Shape
+from treadle.compiler.cost.timing.links import Link
 from treadle.compiler.explain.costs import Explanation, KernelCost, LevelCost, StepCost
 from treadle.compiler.explain.symbols import Expressions, Symbols
 

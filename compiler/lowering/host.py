@@ -19,10 +19,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.explicit import plan_of_explicit
-from treadle.compiler.cost.memory import Footprint, footprint
-from treadle.compiler.cost.plan import Plan
-from treadle.compiler.cost.turn_registers import registers_of_turns
+from treadle.compiler.cost.kernel.plan import Plan
+from treadle.compiler.cost.levels.memory import Footprint, footprint
+from treadle.compiler.cost.reading.explicit import plan_of_explicit
+from treadle.compiler.cost.reading.turn_registers import registers_of_turns
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.cluster import keep_parts
 from treadle.compiler.lowering.fitting import fitting_size

@@ -126,8 +126,8 @@ class Machine:
     memory_power: float = 0.0
     """The part of the power of such products that device memory takes while it works all the time."""
     counts_ends: bool = False
-    """Whether a time holds all that blocks begin and end with (`cost/between.py`): where rates are those that last.
-    Sizes are chosen by the datasheet's, without."""
+    """Whether a time holds all that blocks begin and end with (`cost/timing/between.py`): where rates are those that
+    last. Sizes are chosen by the datasheet's, without."""
 
     def blocks_at_a_time(self, cluster: int) -> int:
         """Blocks that run at a time, one on an SM, in clusters of so many: each lies within one GPC, which hold pairs

@@ -242,11 +242,11 @@ all that those would bring."""
 
 BY_PIECE = "a_block_for_each_piece"
 """An attribute of a kernel, also at hierarchy level, whose pieces take less time in blocks of their own, several on an
-SM, than one after another in a block (`compiler/cost/turns.py`)."""
+SM, than one after another in a block (`compiler/cost/timing/turns.py`)."""
 
 TURN_REGISTERS = "registers"
 """An attribute of a stream's loop in a kernel without products: the registers of a thread in a turn, as the cost model
-counts them (`compiler/cost/turn_registers.py`)."""
+counts them (`compiler/cost/reading/turn_registers.py`)."""
 
 ALONG = "along"
 """An attribute of a kernel of clusters: the axes of the grid along which they lie, as a drawing says it."""

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IndexType, StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.clusters import Shape
+from treadle.compiler.cost.timing.clusters import Shape
 from treadle.dialects import cuda
 from treadle.passes.grids.cluster_laws import Sides
 from treadle.passes.grids.coordinates import Coordinate, coordinates_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.cost.clusters import Feeding, Shape
+from treadle.compiler.cost.timing.clusters import Feeding, Shape
 from treadle.compiler.execution import counted
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda

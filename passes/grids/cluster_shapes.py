@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from treadle.compiler.cost.clusters import Feeding, Shape, best_cluster, from_l2, shapes_along
+from treadle.compiler.cost.timing.clusters import Feeding, Shape, best_cluster, from_l2, shapes_along
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.passes._functions import function_of

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IndexType, IntAttr, MemRefType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.turns import PARTS
+from treadle.compiler.cost.timing.turns import PARTS
 from treadle.compiler.lowering.barriers import base_of
 from treadle.compiler.rings import ON_RING
 from treadle.dialects import cuda

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.compiler.cost.tile_order import Sharing
+from treadle.compiler.cost.timing.tile_order import Sharing
 from treadle.compiler.execution import ARITHMETIC, computation
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tiles import format_bytes

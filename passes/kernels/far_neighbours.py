@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from treadle.compiler.cost.neighbours import order_in_memory
+from treadle.compiler.cost.kernel.neighbours import order_in_memory
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp, YieldOp

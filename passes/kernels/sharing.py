@@ -9,8 +9,8 @@ from math import frexp
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.cost.time import SUB_PARTITIONS
-from treadle.compiler.cost.work import labours_of
+from treadle.compiler.cost.kernel.work import labours_of
+from treadle.compiler.cost.timing.time import SUB_PARTITIONS
 from treadle.compiler.machines.machine import WARP, Machine
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp
 from treadle.dialects.diagram.approximations import constant_of, is_approximate, is_by_reciprocal, is_one_plus

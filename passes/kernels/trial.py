@@ -12,9 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.compiler.cost.choose import Choice
-from treadle.compiler.cost.sketch import Sketch, axes_of_kernel, sketch_of
-from treadle.compiler.cost.time import estimate
+from treadle.compiler.cost.choice.choose import Choice
+from treadle.compiler.cost.reading.sketch import Sketch, axes_of_kernel, sketch_of
+from treadle.compiler.cost.timing.time import estimate
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import SizesAttr, axes_of

@@ -19,7 +19,7 @@ from math import gcd, prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from treadle.compiler.cost.blocks import blocks_of
+from treadle.compiler.cost.kernel.blocks import blocks_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, Term, forms_of, terms_of
 from treadle.passes._functions import label

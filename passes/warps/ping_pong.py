@@ -10,7 +10,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.ping_pong import computes
+from treadle.compiler.cost.timing.ping_pong import computes
 from treadle.dialects import cuda
 from treadle.passes.loops.turns import SELECTS, is_of_each_warp
 from treadle.passes.warps.laws import Reason

@@ -1,0 +1,1 @@
+"""The sizes that a kernel may have, and which of them it gets."""

@@ -1,0 +1,1 @@
+"""Costs as expressions in sizes; what needs sympy."""

@@ -1,0 +1,1 @@
+"""How long a kernel takes on a machine: its units, its warps, the grid, memory and caches."""
