@@ -506,9 +506,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     # Widths.
     "coalescing: wider than what is side by side": (
-        "coalescing",
-        "widths = ladder(widest(access, self.max_bytes), bytes, is_boxed(access.piece_type))",
-        "widths = ladder(16 // bytes, bytes, is_boxed(access.piece_type))",
+        "passes/_staging",
+        "widths = ladder(widest(access, max_bytes), format_bytes",
+        "widths = ladder(16 // format_bytes(access.buffer_type), format_bytes",
     ),
     "coalescing: no array says how it is aligned": (
         "coalescing",

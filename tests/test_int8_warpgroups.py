@@ -65,13 +65,22 @@ def test_products_are_those_of_warpgroups():
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("m", "n", "k"), [(128, 96, 128), (150, 144, 512), (65, 80, 112), (1, 3, 16), (200, 97, 1040), (64, 64, 32)]
+    ("m", "n", "k"), [(128, 96, 128), (150, 144, 512), (65, 80, 112), (1, 3, 16), (200, 100, 1040), (64, 64, 32)]
 )
 def test_sums_are_exact_where_tensor_maps_describe_the_operands(m: int, n: int, k: int):
     left, right = numbers(1, m, k), numbers(2, n, k)
     made, kernel = launched(road(), left, right)
     np.testing.assert_array_equal(made, exact(left, right))
     assert "_specialised" in kernel
+
+
+@needs_compiler
+def test_results_whose_rows_begin_between_multiples_of_16_bytes_are_stored_by_lanes():
+    """The kernel with tensor copies sends its results by them, too."""
+    left, right = numbers(1, 200, 1040), numbers(2, 97, 1040)
+    made, kernel = launched(road(), left, right)
+    np.testing.assert_array_equal(made, exact(left, right))
+    assert "_by_lanes" in kernel
 
 
 @needs_compiler
@@ -97,8 +106,8 @@ def test_parts_of_arrays():
 @needs_compiler
 def test_the_largest_sums():
     """2^14 for each product: the largest that fit in 32 bits, and the first that wraps."""
-    made, kernel = launched(road(), *(np.full((2, 2**17 - 16), -128, np.int8) for _ in "ab"))
-    assert made.ravel().tolist() == [2**31 - 2**18] * 4
+    made, kernel = launched(road(), *(np.full((4, 2**17 - 16), -128, np.int8) for _ in "ab"))
+    assert made.ravel().tolist() == [2**31 - 2**18] * 16
     assert "_specialised" in kernel
     made, _ = launched(road(), *(np.full((1, 2**17), -128, np.int8) for _ in "ab"))
     assert made.item() == -(2**31)
