@@ -88,12 +88,13 @@ def told_of_lines(op: GlobalAccess, kernel: cuda.KernelOp) -> str:
         return ""
     at = 0 if op.staged is None else op.staged.at.data
     through = ways.with_meetings(stager.meetings_at(op, at))
+    costs = (
+        f"instructions, wavefronts and waits of a block: {through:,} for whole lines, {ways.held:,} as lanes hold it"
+    )
     if through >= ways.held:
-        return f"; a block issues {ways.held:,} and lines, and would {through:,}, wavefronts and waits for whole lines"
+        return f"; stays so, for {costs}"
     if stager.is_in_lines(op):
-        return (
-            f"; a block issues {through:,}, wavefronts, lines and waits, for {ways.held:,} and lines as lanes hold it"
-        )
+        return f"; {costs}"
     return f"; whole lines would spare a block {ways.held - through:,}, and their tile has no room beside its blocks"
 
 

@@ -424,7 +424,7 @@ def test_integers_as_numpy_has_them(name: str, format: Any) -> None:
         (lambda A, B: A * 1e300, "1e\\+300 does not fit in f32"),
         (lambda A, B: tl.where((A > 0) & 1, A, B), "'&' joins a comparison to another, not to a int"),
         (lambda A, B: tl.where(0 < A < 1, A, B), "join comparisons by & and |"),
-        (lambda A, B: tl.argmax(A, over="m n"), "a position is along one axis, not 'm n'"),
+        (lambda A, B: tl.argmax(A, over="m n"), "argmax over 'm n': a position is along one axis"),
         (
             lambda A, B: tl.keep(A, "m // 4 >= n // 4"),
             r"end = \(index\('q', S\) // 16 \+ 1\) \* 16; keep\(S, 'x < end\[q\]'",

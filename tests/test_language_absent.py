@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import treadle
 import treadle.language as tl
+from treadle.compiler.errors import TreadleError
 
 torch = pytest.importorskip("torch")
 
@@ -99,3 +101,19 @@ def test_a_mean_under_torch_compile_divides_by_the_size() -> None:
 
     result = torch.compile(mean, backend="treadle")(torch.from_numpy(A))
     np.testing.assert_allclose(result, np.full(13, 1 / 37), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda a: tl.sum((a > 0) & (a < 1), over="x"), "'sum' of a comparison, which is no array: make one by"),
+        (lambda a: tl.prod(3.0, over="x"), "'prod' of float: it takes an array of the traced function"),
+        (lambda a: tl.logsumexp(np.ones(3), over="x"), "'logsumexp' of ndarray: it takes an array"),
+        (lambda a: tl.var(a, over="x", correction="1"), "var of correction='1': a number of elements"),
+        (lambda a: tl.argmax(a, over="r x"), "argmax over 'r x': a position is along one axis, as in over='x'"),
+        (lambda a: tl.where(a > (0 & a) < 1, a, a), "put comparisons that it joins in parentheses"),
+    ],
+)
+def test_what_is_no_array_is_said(wrong: Any, said: str) -> None:
+    with pytest.raises(TreadleError, match=re.escape(said)):
+        treadle.kernel("r x -> r")(wrong)(np.ones((3, 5), np.float32), backend="emulator")

@@ -28,7 +28,8 @@ def memory_lines(
     yield from (f"  {line}" for line in lines)
     for name in dict.fromkeys(launched):
         if narrow := _NARROW.fullmatch(name):
-            yield f"  @{narrow['kernel']} ran as @{name}: {_why(narrow['bytes'])}, so that accesses are narrower"
+            what = "rows do not begin with sectors, or less is moved at a time"
+            yield f"  @{narrow['kernel']} ran as @{name}: {_why(narrow['bytes'])}, so that {what}"
 
 
 def _why(bytes: str | None) -> str:

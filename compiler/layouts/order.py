@@ -6,7 +6,7 @@ it empty. Where lines are so close that a sector holds parts of two, slots run o
 
 Two of all orders that do so spare wavefronts of shared memory:
 
-- Lines apart that are whole times 128 bytes long are *turned*: the slots before one hold the end of it, which is in its
+- Several lines apart that are whole times 128 bytes long are *turned*: the slots before one hold the end of it, which is in its
   last sector, and a phase has lanes of one line alone, every bank once.
 - Columns are dealt four at a time, a sector of each after another. Rows of a tile begin with 16 bytes, so that a sector
   of a column is in the banks of one word of eight rows; what else a request asks for is in another word of them.
@@ -73,7 +73,7 @@ class SectorOrder:
             every = [divmod(at - first, apart) for at in range(0, end, self.width)]
             every = [(abs(last - line) if 0 <= line < lines else line, at) for line, at in every]
         else:
-            turns = length % (PERIOD_BYTES // self.element_bytes) == 0
+            turns = lines > 1 and length % (PERIOD_BYTES // self.element_bytes) == 0
             span = length if turns else -(-(length + sector - self.width) // sector) * sector
             every = [(line, at - (first + line * stride) % sector) for line, at in self._dealt(lines, span, sector)]
             every = [(line, at % span) for line, at in every] if turns else every

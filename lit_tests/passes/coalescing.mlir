@@ -97,8 +97,8 @@ cuda.kernel @few_sums (%S: !S) threads 128 shared 16384 {
 // CHECK-SAME: "copy of C[m, n] to registers in @move", {{[^>]*}}, "4 bytes a thread where aligned, 2 sectors a request, the fewest, through shared memory">
 // CHECK-SAME: "copy of D[m, n] to registers in @move",
 // CHECK-SAME: "copy of D[m, n] from registers in @move",
-// CHECK-SAME: "copy of S[m, n] from registers in @sums", {{[^>]*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines, through shared memory; a block issues 572, wavefronts, lines and waits, for 576 and lines as lanes hold it">
-// CHECK-SAME: "copy of S[m, n] from registers in @few_sums", {{[^>]*}}, "8 bytes a thread where aligned, 8 sectors a request, the fewest; elsewhere through shared memory, sector by sector; a block issues 144 and lines, and would {{[0-9]+}}, wavefronts and waits for whole lines">
+// CHECK-SAME: "copy of S[m, n] from registers in @sums", {{[^>]*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines, through shared memory; instructions, wavefronts and waits of a block: 572 for whole lines, 576 as lanes hold it">
+// CHECK-SAME: "copy of S[m, n] from registers in @few_sums", {{[^>]*}}, "8 bytes a thread where aligned, 8 sectors a request, the fewest; elsewhere through shared memory, sector by sector; stays so, for instructions, wavefronts and waits of a block: {{[0-9]+}} for whole lines, 144 as lanes hold it">
 func.func @host(%A: !A, %B: !B, %C: !C, %D: !D, %E: !E, %S: !S) {
   %one = arith.constant 1 : index
   %aligned = cuda.alignment %A, %B, %C, %D, %E : !A, !B, !C, !D, !E

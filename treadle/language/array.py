@@ -379,6 +379,7 @@ def whole(symbol: str, of_integers: Binary, left: Any, right: Any) -> Array:
     for each in (left, right):
         if isinstance(each, float) or (isinstance(each, Array) and each.format not in INTEGERS):
             instead = {"//": ": take treadle.language.floor of the quotient", "%": ": subtract what is whole in it"}
+            instead |= dict.fromkeys("&|^", ": put comparisons that it joins in parentheses, as in (A > 0) & (A < 1)")
             said = each.format if isinstance(each, Array) else each
             raise TreadleError(f"'{symbol}' is of integers, not of {said}{instead.get(symbol, '')}")
     return combine(symbol, of_integers, of_integers, left, right)
@@ -400,6 +401,17 @@ def graph_of(symbol: str, operands: Sequence[Any]) -> Graph:
             f"'{symbol}' with an array that another call traced: use the arguments of the function alone"
         )
     return graph
+
+
+def traced(name: str, value: Any) -> Array:
+    """What a function of one array is given (TreadleError for anything else)."""
+    if isinstance(value, Array):
+        return value
+    if isinstance(value, Condition):
+        raise TreadleError(f"'{name}' of a comparison, which is no array: make one by treadle.language.where(.., 1, 0)")
+    raise TreadleError(
+        f"'{name}' of {type(value).__name__}: it takes an array of the traced function, not a number or data"
+    )
 
 
 def names_of(over: str | Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import TreadleError
-from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of
+from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of, traced
 from treadle.language.conditions import Comparison, Condition, Joined, always
 from treadle.language.graph import computing_format, constant, is_number, plain
 from treadle.language.places import at_axes, axes_at
@@ -48,45 +48,50 @@ def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str
 
 def softmax(array: Array, over: str | Iterable[str]) -> Array:
     """exp(a - max a) / sum exp(a - max a) along an axis, or along several together."""
-    return array.softmax(over)
+    return traced("softmax", array).softmax(over)
 
 
 def sum(array: Array, over: str | Iterable[str]) -> Array:
-    return array.sum(over)
+    return traced("sum", array).sum(over)
 
 
 def cumsum(array: Array, over: str) -> Array:
     """The sums of all elements up to each along an axis, itself included. Long ones are made in chunks."""
-    return array.cumsum(over)
+    return traced("cumsum", array).cumsum(over)
 
 
 def max(array: Array, over: str | Iterable[str]) -> Array:
-    return array.max(over)
+    return traced("max", array).max(over)
 
 
 def min(array: Array, over: str | Iterable[str]) -> Array:
-    return array.min(over)
+    return traced("min", array).min(over)
 
 
 def mean(array: Array, over: str | Iterable[str]) -> Array:
     """The sum over the axes by the number of elements that are there: those that `keep` left, if it left some out,
     else all. NaN where there is none."""
-    return array.mean(over)
+    return traced("mean", array).mean(over)
 
 
 def prod(array: Array, over: str | Iterable[str]) -> Array:
     """The product of the elements; of integers, what 32 bits hold of it."""
-    return array.prod(over)
+    return traced("prod", array).prod(over)
 
 
 def var(array: Array, over: str | Iterable[str], correction: int = 0) -> Array:
     """The mean of the squared distances from the mean, over the elements that are there. `correction=1` divides by one
     less than their number (as `torch.var` does if it is not asked); NaN where nothing is left to divide by."""
+    array = traced("var", array)
+    given: Any = correction
+    if not isinstance(given, int) or given < 0:
+        raise TreadleError(f"var of correction={given!r}: a number of elements is 0 or more, 0 or 1 most often")
     return average((array - array.mean(over)) ** 2, over, correction)
 
 
 def logsumexp(array: Array, over: str | Iterable[str]) -> Array:
     """log(sum exp a), relative to the maximum; -inf of nothing, and of nothing but -inf."""
+    array = traced("logsumexp", array)
     largest = array.to("f32").max(over)
     total = exp(array - largest).sum(over)
     return where(abs(largest).equals(inf), largest, largest + log(total))
@@ -94,6 +99,7 @@ def logsumexp(array: Array, over: str | Iterable[str]) -> Array:
 
 def log_softmax(array: Array, over: str | Iterable[str]) -> Array:
     """The logarithm of `softmax`, which is finite where that is too small for f32."""
+    array = traced("log_softmax", array)
     shifted = array - array.to("f32").max(over)
     return shifted - log(exp(shifted).sum(over))
 
@@ -101,19 +107,19 @@ def log_softmax(array: Array, over: str | Iterable[str]) -> Array:
 def argmax(array: Array, over: str) -> Array:
     """The position of the largest along an axis, in i32: the first of several, and of a NaN if there is one, as
     `torch.argmax`. 2^31 - 1 where there is no element."""
-    return _first(array, array.max(over), over)
+    return _first("argmax", traced("argmax", array), array.max(over), over)
 
 
 def argmin(array: Array, over: str) -> Array:
     """The position of the smallest along an axis, as `argmax`."""
-    return _first(array, array.min(over), over)
+    return _first("argmin", traced("argmin", array), array.min(over), over)
 
 
-def _first(array: Array, extreme: Array, over: str) -> Array:
+def _first(name: str, array: Array, extreme: Array, over: str) -> Array:
     """Where an array first is its maximum or minimum along an axis."""
     axes = names_of(over)
     if len(axes) != 1:
-        raise TreadleError(f"a position is along one axis, not '{' '.join(axes)}'")
+        raise TreadleError(f"{name} over '{' '.join(axes)}': a position is along one axis, as in over='x'")
     is_nan = Comparison("une", "ne", array, array)
     return where(array.equals(extreme) | is_nan, index(axes[0], array), 2**31 - 1).min(axes)
 
