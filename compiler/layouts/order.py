@@ -6,8 +6,8 @@ it empty. Where lines are so close that a sector holds parts of two, slots run o
 
 Two of all orders that do so spare wavefronts of shared memory:
 
-- Several lines apart that are whole times 128 bytes long are *turned*: the slots before one hold the end of it, which is in its
-  last sector, and a phase has lanes of one line alone, every bank once.
+- Several lines apart that are whole times 128 bytes long are *turned*: the slots before one hold the end of it, which
+  is in its last sector, and a phase has lanes of one line alone, every bank once.
 - Columns are dealt four at a time, a sector of each after another. Rows of a tile begin with 16 bytes, so that a sector
   of a column is in the banks of one word of eight rows; what else a request asks for is in another word of them.
 
