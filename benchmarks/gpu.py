@@ -31,11 +31,11 @@ import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -45,6 +45,9 @@ import known
 import preparing
 import results
 import ways
+
+if TYPE_CHECKING:
+    from speed.cases import Case
 
 SHARES = {
     **{"speed": 0.38, "launch": 0.08, "tune": 0.1, "ablation": 0.1, "predict": 0.12},
@@ -69,7 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--cases", metavar="PATTERN", default="", help="of speed: only cases whose names hold this regular expression"
     )
     parser.add_argument(
+        "--slow",
+        metavar="PATTERN",
+        default="",
+        help="those beside whom compiling takes minutes only on cases whose names hold this regular expression",
+    )
+    parser.add_argument(
         "--tests", metavar="PATTERN", default="", help="of tests: only those whose names hold this regular expression"
+    )
+    parser.add_argument(
+        "--older", action="store_true", help="of speed: also our kernels for the older machine, whose code runs here"
     )
     parser.add_argument(
         "--few", action="store_true", help="those beside whom compiling takes minutes for a few cases of each kind only"
@@ -96,11 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.prepare:
         capability = preparing.capability_of(parsed.prepare)
         machines = preparing.machines_for(parsed.prepare, capability)
-        parts, held = parsed.only or (UNMEASURED if parsed.unmeasured else PARTS), None
-        if parsed.unmeasured:
-            held = DEVICES.get(parsed.prepare, parsed.prepare)
+        parts = parsed.only or (UNMEASURED if parsed.unmeasured else PARTS)
+        chosen = chosen_by(parsed, DEVICES.get(parsed.prepare, parsed.prepare))
         others = [preparing.prepare_suites(capability, parsed.workers)] if "suites" in parts else []
-        wanted = preparing.programs_of(tuple(parts), machines, parsed.quick, held)
+        wanted = preparing.programs_of(tuple(parts), machines, chosen)
         return preparing.prepare(capability, parsed.workers, wanted, parsed.archive, others)
     from treadle.runtime.gpu import missing_for_gpu
 
@@ -134,6 +145,7 @@ class Run:
         self.data: dict[str, Any] = {"capability": "{}.{}".format(*gpu.capability)}
         self.data |= {"driver": driver.release, "CUDA of the driver": "{}.{}".format(*driver.cuda)} if driver else {}
         self.machines = preparing.machines_for(preparing.machine_of_device(gpu.name), gpu.capability)
+        self.chosen = chosen_by(parsed, gpu.name)
         self.ran: list[checks.Done] = []
         self.shares = UNMEASURED if parsed.unmeasured else SHARES
         if parsed.unmeasured and results.LABEL not in os.environ:
@@ -242,10 +254,8 @@ class Run:
         """Ways without each pass, in a file of their own."""
         import ablation
 
-        taken = preparing.cases_of_ablation(self.device if self.parsed.unmeasured else None)
         measuring = ablation.Measuring(self.device, self.machines[0], self.until)
-        chosen = [case for case in taken if re.search(self.parsed.cases, str(case))]
-        measuring.all(chosen, ways.OTHER_SIZES, self._child)
+        measuring.all(preparing.cases_of_ablation(self.chosen), ways.OTHER_SIZES, self._child)
         self.ran += measuring.ended
 
     def _predict_together(self) -> None:
@@ -288,23 +298,22 @@ class Run:
     def _speed(self) -> None:
         """Every case, one after another, and the goals; printed as it comes."""
         from speed.ahead import Ahead, caches, warm
-        from speed.cases import Case, cases
         from speed.conditions import Conditions
+        from speed.found import of_older
         from speed.kept import Kept
         from speed.kernels import SLOW
         from speed.news import Job
         from speed.watch import Watch
 
-        held = self.device if self.parsed.unmeasured else None
+        older = self.machines[1:] if self.parsed.older else []
         if not self.parsed.prepared:
-            every = preparing.programs_of(("speed",), self.machines, self.parsed.quick, held)
+            every = preparing.programs_of(("speed",), self.machines, self.chosen)
             preparing.prepare(self.capability, os.cpu_count() or 1, every)
-        wanted = preparing.cases_of_speed(self.parsed.quick, held)
-        listed: list[Case] = [each for each in wanted if re.search(self.parsed.cases, str(each))]
-        few = {str(each) for each in cases(quick=True)}
-        of_few = self.parsed.few or self.parsed.unmeasured
-        with_all = [each for each in listed if not self.parsed.quick and (not of_few or str(each) in few)]
-        with caches() as folder, closing(Ahead(listed, self.machines[0])) as ahead, Conditions() as conditions:
+        listed = preparing.cases_of_speed(self.chosen)
+        with_all = self._with_all(listed)
+        with ExitStack() as stack:
+            ahead, *aheads = (stack.enter_context(closing(Ahead(listed, each))) for each in (self.machines[0], *older))
+            folder, conditions = stack.enter_context(caches()), stack.enter_context(Conditions())
             begin = monotonic()
             warm(with_all, Path(__file__).resolve(), folder, self.until)
             print(f"compiled for those who take a minute: {monotonic() - begin:.0f} s", flush=True)
@@ -314,10 +323,24 @@ class Run:
                     if monotonic() >= self.until:
                         self.data["speed, not begun"] = [str(each) for each in listed if str(each) not in kept.cases]
                         break
-                    watch.measure(Job(case, () if case in with_all else SLOW, ahead[case]))
+                    beside = {of_older(name): each[case] for name, each in zip(older, aheads, strict=True)}
+                    made = {who: lowered for who, lowered in beside.items() if lowered is not None}
+                    watch.measure(Job(case, () if case in with_all else SLOW, ahead[case], older=made))
             kept.keep()
         self.ran += kept.ended
         print(kept, flush=True)
+
+    def _with_all(self, listed: Sequence[Case]) -> list[Case]:
+        """Those on which they are measured, too, who compile for a minute."""
+        from speed.cases import cases
+
+        of_few = self.parsed.few or self.parsed.unmeasured
+        few = {str(each) for each in cases(quick=True)}
+        return [
+            each
+            for each in listed
+            if not self.parsed.quick and (not of_few or str(each) in few) and re.search(self.parsed.slow, str(each))
+        ]
 
     def _child(self, descriptor: int) -> list[str]:
         triton = ["--triton-attention", str(self.parsed.triton_attention)] if self.parsed.triton_attention else []
@@ -325,6 +348,10 @@ class Run:
 
 
 LAST_ROW_SECONDS = 15
+
+
+def chosen_by(parsed: argparse.Namespace, device: str) -> preparing.Chosen:
+    return preparing.Chosen(parsed.quick, device if parsed.unmeasured else None, parsed.cases, parsed.older)
 
 
 def digests(machines: Sequence[str]) -> dict[tuple[str, str], str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -158,14 +159,31 @@ class OfSuites:
 Wanted = Program | Rates | Launched | Way | TakenApart
 
 
-def programs_of(
-    parts: Sequence[str], machines: Sequence[str], quick: bool, unmeasured: str | None = None
-) -> list[Wanted]:
-    """In the order of the parts: of cases and predictions for the first machine, of what is tested for every one. With
-    the name of an `unmeasured` device, only cases of which no result holds a time of it."""
+@dataclass(frozen=True)
+class Chosen:
+    """Of speed and of passes left out: which cases, and made for whom."""
+
+    quick: bool = False
+    """Of speed only a few."""
+    unmeasured: str | None = None
+    """Only those of which no result holds a time of this device."""
+    pattern: str = ""
+    """Only those whose names hold this regular expression."""
+    older: bool = False
+    """Of speed also kernels for the other machines."""
+
+    def holds(self, case: Case, measured: set[str]) -> bool:
+        return str(case) not in measured and re.search(self.pattern, str(case)) is not None
+
+
+EVERY = Chosen()
+
+
+def programs_of(parts: Sequence[str], machines: Sequence[str], chosen: Chosen = EVERY) -> list[Wanted]:
+    """In the order of the parts: of cases and predictions for the first machine, of what is tested for every one."""
     makers: dict[str, Callable[[], Iterator[Wanted]]] = {
-        "speed": lambda: _of_speed(machines, quick, unmeasured),
-        "ablation": lambda: _of_ablation(machines, unmeasured),
+        "speed": lambda: _of_speed(machines if chosen.older else machines[:1], chosen),
+        "ablation": lambda: _of_ablation(machines, chosen),
         "launch": lambda: _of_launches(machines),
         "tune": lambda: _of_tuning(machines),
         "predict": lambda: _of_predictions(machines),
@@ -175,31 +193,32 @@ def programs_of(
     return [program for part, make in makers.items() if part in parts for program in make()]
 
 
-def _of_speed(machines: Sequence[str], quick: bool, unmeasured: str | None) -> Iterator[Wanted]:
+def _of_speed(machines: Sequence[str], chosen: Chosen) -> Iterator[Wanted]:
     yield from (
-        Program(case.program, case.open_sizes, machines[0], fixed=True) for case in cases_of_speed(quick, unmeasured)
+        Program(case.program, case.open_sizes, machine, fixed=True)
+        for case in cases_of_speed(chosen)
+        for machine in machines
     )
 
 
-def cases_of_speed(quick: bool, unmeasured: str | None = None) -> list[Case]:
-    """All, or those that no result of a device holds."""
+def cases_of_speed(chosen: Chosen = EVERY) -> list[Case]:
     from speed.cases import cases
 
-    held = known.speeds(unmeasured) if unmeasured else set[str]()
-    return [case for case in cases(quick) if str(case) not in held]
+    held = known.speeds(chosen.unmeasured) if chosen.unmeasured else set[str]()
+    return [case for case in cases(chosen.quick) if chosen.holds(case, held)]
 
 
-def cases_of_ablation(unmeasured: str | None = None) -> list[Case]:
-    """The same of those whose passes are left out."""
+def cases_of_ablation(chosen: Chosen = EVERY) -> list[Case]:
+    """Those whose passes are left out."""
     import ablation
 
-    held = known.taken_apart(unmeasured) if unmeasured else set[str]()
-    return [case for case in ablation.programs() if str(case) not in held]
+    held = known.taken_apart(chosen.unmeasured) if chosen.unmeasured else set[str]()
+    return [case for case in ablation.programs() if chosen.holds(case, held)]
 
 
-def _of_ablation(machines: Sequence[str], unmeasured: str | None) -> Iterator[Wanted]:
+def _of_ablation(machines: Sequence[str], chosen: Chosen) -> Iterator[Wanted]:
     """The ways are made on the way, some programs at a time."""
-    cases, machine = cases_of_ablation(unmeasured), machines[0]
+    cases, machine = cases_of_ablation(chosen), machines[0]
     with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
         for case, every in zip(cases, pool.map(ways_of, cases, [machine] * len(cases)), strict=True):
             print(f"{len(every)} ways of {case}", flush=True)

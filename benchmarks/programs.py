@@ -36,6 +36,16 @@ def product_of_eight_bits(sizes: Mapping[str, int]) -> str:
     return re.sub(r"^(![AB] = .*)xf16", r"\1xf8E4M3FN", text, flags=re.MULTILINE)
 
 
+def product_in_f32(sizes: Mapping[str, int]) -> str:
+    """Operands in f16; the sums as they are."""
+    text = example("matmul", sizes)
+    return (
+        re.sub(r"^  %C16 = .*\n", "", text, flags=re.MULTILINE)
+        .replace("-> !C16", "-> !C")
+        .replace("%C16 : !C16", "%C : !C")
+    )
+
+
 def _in_format(text: str, format: str) -> str:
     return re.sub(r"\bx?f16\b", lambda found: found[0].replace("f16", format), text)
 

@@ -176,9 +176,7 @@ def test_what_is_prepared_is_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
     made = nvcc.Cubin(tmp_path / "made.cubin", "")
     made.path.write_bytes(b"code")
     monkeypatch.setattr(nvcc, "compile_cubin", lambda *given: (compiled.append(given), made)[1])
-    given = [
-        program for program in preparing.programs_of(("tests",), ["h100"], True) if "@softmax_rows" in program.text
-    ]
+    given = [program for program in preparing.programs_of(("tests",), ["h100"]) if "@softmax_rows" in program.text]
     assert [program.sizes for program in given] == [{}, {"row": 3001, "x": 4104}]
     for program in given:
         assert preparing.compile_one(program, (9, 0)) == ("made.cubin", 4)
@@ -201,7 +199,7 @@ def test_what_is_prepared_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -
     """The same text, made for the very sizes: a product of 4096 has as many turns, whatever it is given."""
     from treadle.compiler.bench import gpu as recorder
 
-    (program, *_) = preparing.programs_of(("speed",), ["h100"], True)
+    (program, *_) = preparing.programs_of(("speed",), ["h100"], preparing.Chosen(quick=True))
     compiled: list[str] = [program.cuda()]
 
     def record(text: str, *_: Any) -> Any:
@@ -222,7 +220,7 @@ def test_what_is_prepared_is_what_is_predicted(monkeypatch: pytest.MonkeyPatch) 
     from treadle.compiler.cli.bench import PROGRAMS
     from treadle.compiler.machines import load_machine
 
-    prepared = preparing.programs_of(("predict",), ["h100"], True)
+    prepared = preparing.programs_of(("predict",), ["h100"])
     asked: list[str] = []
 
     def record(text: str, *_: Any) -> Any:
@@ -244,9 +242,9 @@ def test_what_is_prepared_is_what_is_predicted(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_launched_is_prepared() -> None:
     launch_time = benchmark("launch_time")
-    prepared = preparing.programs_of(("launch",), ["h100", "a100"], True)
+    prepared = preparing.programs_of(("launch",), ["h100", "a100"])
     assert len(prepared) == len(launch_time.CASES) + 1
-    assert [each.machine for each in preparing.programs_of(("launch",), ["a100"], True)].count("h100") == 0
+    assert [each.machine for each in preparing.programs_of(("launch",), ["a100"])].count("h100") == 0
 
 
 def test_what_is_packed_is_found_where_it_is_unpacked(
@@ -345,7 +343,7 @@ def test_other_ways_are_compiled_beforehand(monkeypatch: pytest.MonkeyPatch) -> 
     """Those that are tried beside the model's choice; of which `treadle tune` compiles none again."""
     case = cases.product(256)
     monkeypatch.setattr(preparing, "tuned", lambda: [case])
-    own, *ways = preparing.programs_of(["tune"], ["h100"], quick=False)
+    own, *ways = preparing.programs_of(["tune"], ["h100"])
     assert own.cuda() != ways[0].cuda()
     told = [each.what for each in ways]
     assert len(told) > preparing.OTHERS

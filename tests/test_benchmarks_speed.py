@@ -581,3 +581,8 @@ for q, x, causal in ((70, 130, False), (128, 128, False), (100, 100, True)):
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_our_kernels_for_an_older_machine_are_nobody_elses() -> None:
+    both = {"treadle": 2.0, "SDPA flash": 3.0, found_of.of_older("a100"): 1.0}
+    assert found(cases.attention(4, 16, 4096, 128), **both).ratio() == pytest.approx(1.5)

@@ -58,14 +58,14 @@ def test_what_results_hold(folder: Path) -> None:
     assert known.taken_apart(DEVICE) == {"one"}
     assert known.speeds("NVIDIA H200") == set()
     assert known.first_unknown(["softmax", "matmul", "rms_norm"], known.predicted(DEVICE))[0] == "rms_norm"
-    listed = [str(case) for case in preparing.cases_of_speed(False, DEVICE)]
+    listed = [str(case) for case in preparing.cases_of_speed(preparing.Chosen(unmeasured=DEVICE))]
     assert str(cases.product(4096)) not in listed
     assert str(cases.product(16384)) in listed
 
 
 def test_results_of_this_repository_are_read() -> None:
     """Those that the third run measured are none that are left; products of 16384 and other 8 bits are."""
-    left = [str(case) for case in preparing.cases_of_speed(False, DEVICE)]
+    left = [str(case) for case in preparing.cases_of_speed(preparing.Chosen(unmeasured=DEVICE))]
     assert str(cases.attention(4, 16, 4096, 128)) not in left
     assert {str(cases.product(16384)), str(cases.product_of_eight_bits(2048)), str(cases.window_attention(4096))} <= {
         *left
@@ -197,9 +197,9 @@ def test_who_prepares_what_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(preparing, "programs_of", lambda *given: asked.append(given))
     monkeypatch.setattr(preparing, "prepare", lambda *given: (asked.append(given[-1]), 0)[1])
     assert gpu.main(["--prepare", "h100", "--unmeasured"]) == 0
-    (parts, machines, quick, device), others = asked
+    (parts, machines, chosen), others = asked
     assert parts == tuple(gpu.UNMEASURED)
-    assert (machines, quick, device) == (["h100", "a100"], False, DEVICE)
+    assert (machines, chosen) == (["h100", "a100"], preparing.Chosen(unmeasured=DEVICE))
     assert others == [Path("suites")]
 
 
@@ -208,3 +208,12 @@ def test_a_part_of_another_run_is_refused(given: tuple[str, ...], capsys: pytest
     with pytest.raises(SystemExit):
         gpu.main(given)
     assert "parts of this run are" in capsys.readouterr().err
+
+
+def test_kernels_for_the_older_machine_are_prepared_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[Any] = []
+    monkeypatch.setattr(preparing, "prepare", lambda *given: (prepared.extend(given[2]), 0)[1])
+    assert gpu.main(["--prepare", "h100", "--only", "speed", "--quick", "--older"]) == 0
+    of_machine = {name: [each.text for each in prepared if each.machine == name] for name in ("h100", "a100")}
+    assert of_machine["h100"]
+    assert of_machine["h100"] == of_machine["a100"]

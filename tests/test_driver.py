@@ -123,7 +123,7 @@ import sys
 sys.path.insert(0, "benchmarks")
 import carried, preparing
 from pathlib import Path
-rows = [each for each in preparing.programs_of(("sanitizer",), ["h100"], True) if "@softmax_rows" in each.text]
+rows = [each for each in preparing.programs_of(("sanitizer",), ["h100"]) if "@softmax_rows" in each.text]
 if __name__ == "__main__":
     sys.exit(preparing.prepare((9, 0), 1, rows, Path(sys.argv[1])))
 """

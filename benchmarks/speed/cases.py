@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import programs
 
@@ -72,6 +72,8 @@ def _few() -> Iterator[Case]:
     for causal in (False, True):
         yield attention(TOKENS // 16384, CHANNELS // 128, 16384, 128, causal)
         yield attention(TOKENS // 1024, CHANNELS // 128, 1024, 128, causal)
+    yield narrow_heads(4096)
+    yield product_in_f32(4096)
 
 
 def _all() -> Iterator[Case]:
@@ -103,6 +105,12 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool = Fa
     return Case(kind, text, {**sizes, "d": width}, flop=flop // 2 if causal else flop)
 
 
+def narrow_heads(length: int) -> Case:
+    """Eight heads of 40, as networks that make images have them: no power of two, nor a multiple of 16."""
+    case = attention(4, 8, length, 40)
+    return replace(case, kind="attention of narrow heads")
+
+
 def window_attention(length: int) -> Case:
     """Heads of 64 that see their own position and the 127 before it; the work is that of the scores that are seen."""
     batch, heads, width, seen = TOKENS // length, CHANNELS // 64, 64, 128
@@ -123,6 +131,12 @@ def mixed_attention(length: int) -> Case:
 def product(size: int) -> Case:
     sizes = dict.fromkeys("mnk", size)
     return Case("product", programs.matmul(sizes), sizes, flop=2 * size**3)
+
+
+def product_in_f32(size: int) -> Case:
+    """Whose results are the sums as they are: twice the bytes."""
+    sizes = dict.fromkeys("mnk", size)
+    return Case("product in f32", programs.product_in_f32(sizes), sizes, flop=2 * size**3)
 
 
 def product_of_eight_bits(size: int) -> Case:

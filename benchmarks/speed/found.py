@@ -14,6 +14,20 @@ from speed.kernels import COPY
 OURS = "treadle"
 
 
+def of_older(machine: str) -> str:
+    """What our kernels for an older machine are called."""
+    return f"{OURS} for {machine}"
+
+
+def is_ours(who: str) -> bool:
+    return who == OURS or who.startswith(of_older(""))
+
+
+def is_other(who: str) -> bool:
+    """Does the same, and not by a kernel of ours."""
+    return who != COPY and not is_ours(who)
+
+
 @dataclass(frozen=True)
 class Measured:
     """One kernel on one case: its time, or why there is none."""
@@ -52,7 +66,7 @@ class Found:
     def ratio(self, beside: Sequence[str] = ()) -> float | None:
         """Treadle's rate over the best of these, or of all others; None if either has none."""
         rates = self.rates
-        others = [rate for who, rate in rates.items() if (who in beside if beside else who not in (OURS, COPY))]
+        others = [rate for who, rate in rates.items() if (who in beside if beside else is_other(who))]
         return rates[OURS] / max(others) if others and OURS in rates else None
 
     def as_json(self) -> dict[str, Any]:
@@ -60,7 +74,7 @@ class Found:
         return {"case": str(self.case), "flop": self.case.flop, "bytes": self.case.bytes, "kernels": kernels}
 
     def rows(self) -> Iterator[list[str]]:
-        others = [rate for who, rate in self.rates.items() if who not in (OURS, COPY)]
+        others = [rate for who, rate in self.rates.items() if is_other(who)]
         for each in self.measured:
             name = f"{self.case}: {each.who}"
             if each.seconds is None:

@@ -280,10 +280,12 @@ SLOW = ("FlexAttention", "Triton", "Triton's tutorial", "torch.compile")
 PEERS: Mapping[str, Mapping[str, Maker]] = {
     "attention": ATTENTION,
     "causal attention": ATTENTION,
+    "attention of narrow heads": {who: ATTENTION[who] for who in ("SDPA flash", "SDPA cuDNN", "FlexAttention")},
     "mixed attention": IN_SIXTEEN_BITS,
     "window attention": {"SDPA masked": _sdpa_masked, "FlexAttention": _flex_window},
     "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
     "product of 8 bits": {"cuBLAS": _eight_bits},
+    "product in f32": {"cuBLAS": _eager(lambda torch, a, b: torch.mm(a, b, out_dtype=torch.float32))},
     "layer": {UNFUSED: _eager(_layer), "torch.compile": _compiled(_layer)},
     "swiglu": {UNFUSED: _eager(_swiglu), "torch.compile": _compiled(_swiglu)},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},

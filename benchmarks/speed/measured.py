@@ -14,7 +14,7 @@ import results
 
 from speed.cases import Case
 from speed.clock import ROUNDS, SAMPLE_SECONDS, Timer, repeats_of, turns
-from speed.found import OURS, Found, Measured
+from speed.found import OURS, Found, Measured, is_ours
 from speed.kernels import COPY, PEERS, SLOW, Prepared, Uploaded, inputs_of, prepare_torch, prepare_treadle
 from speed.news import Job, News, Tell
 
@@ -101,7 +101,7 @@ def measure_case(
     """The first result that there is, treadle's aside, is what the others are compared with; who compiles for minutes
     comes behind treadle. `sound` raises what is the end of the process: after a fault a device does nothing more."""
     comparison = Comparison(case, timer, tell, sound)
-    for who in sorted(makers, key=lambda each: (each in SLOW, each == OURS)):
+    for who in sorted(makers, key=lambda each: (each in SLOW, is_ours(each))):
         comparison.prepare(who, makers[who])
     found = comparison.measure()
     tell(News(found=found))
@@ -130,6 +130,7 @@ def measure_one_case(job: Job, device: str, timer: Timer, tell: Tell, sound: Cal
         who: partial(prepare_torch, case, inputs, who) for who in PEERS[case.kind]
     }
     makers[OURS] = partial(prepare_treadle, case, inputs, device, job.lowered)
+    makers |= {who: partial(prepare_treadle, case, inputs, device, lowered) for who, lowered in job.older.items()}
     measure_case(case, {who: make for who, make in makers.items() if who not in job.without}, timer, tell, sound)
 
 

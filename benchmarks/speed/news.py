@@ -23,6 +23,8 @@ class Job:
     """Where these are to be measured beside each other, and nobody else: the first is what others are compared with."""
     reference: Sampled | None = None
     """What their results must be at some places."""
+    older: Mapping[str, Lowered] = field(default_factory=dict[str, Lowered])
+    """Our kernels for older machines, measured beside ours and the others', by what they are called."""
 
 
 @dataclass(frozen=True)
