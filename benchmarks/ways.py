@@ -172,6 +172,7 @@ NOT_MADE: dict[tuple[str, ...], Any] = {
     ("without warp-specialization",): SINGLE_WARPS,
     ("without cuda-persist",): {"in_turns": False, "pieces_overlap": False},
     ("without cuda-overlap-pieces", "cuda-overlap-pieces{apart=false}"): {"pieces_overlap": False},
+    ("cuda-overlap-pieces{twice=false}",): {"twice": False},
     ("pipelining{carry=false}",): {"loops_carry": False},
     ("without cuda-cluster",): {"has_clusters": False},
     ("without cuda-speculate",): {"powers_first": False},

@@ -66,7 +66,7 @@ class Event:
     group: int = 0
     """Of the consumer warpgroups."""
     filled: tuple[int, ...] = ()
-    """The stages that lanes have copied to before they arrive."""
+    """The stages that a tensor copy goes to, or that lanes have copied to before they arrive."""
     beside: Event | None = None
     """The acquisition of a turn of another ring that this one waits for in its place."""
 
@@ -161,14 +161,18 @@ class _Check:
                 other = Event(op, op.beside, known[op.turn_beside], group)
                 yield Event(op, op.ring, known[op.turn], group, beside=other)
             elif isinstance(op, ON_RING):
-                filled = tuple(_filled(op, known)) if isinstance(op, cuda.ArriveOp) else ()
+                filled = tuple(_filled(op, known))
                 yield Event(op, op.ring, known[op.turn], group, filled)
             elif isinstance(op, cuda.ORDERING):
                 yield Handing(op, group, self.groups)
 
 
-def _filled(op: cuda.ArriveOp, known: Mapping[SSAValue, int]) -> Iterator[int]:
-    """The stages that the copies right before an arrival go to."""
+def _filled(op: Operation, known: Mapping[SSAValue, int]) -> Iterator[int]:
+    """The stages that a tensor copy goes to, or those right before an arrival."""
+    if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp) and isinstance(op.tile.owner, cuda.StageOp):
+        yield known[op.tile.owner.index]
+    if not isinstance(op, cuda.ArriveOp):
+        return
     copy = op.prev_op
     while isinstance(copy, cuda.CopyOp):
         if isinstance(stage := copy.tile.owner, cuda.StageOp):
@@ -273,6 +277,8 @@ class _Run:
                     self.problems.append(f"{event} without 'cuda.acquire'")
                 self.missing[stage] = self.missing.get(stage, 0) + bytes.data
             case cuda.TensorLoadOp() | cuda.TensorGatherOp() as load:
+                if any(filled != stage[1] for filled in event.filled):
+                    self.problems.append(f"{event} goes to another stage")
                 self._bring(event, load.bytes)
             case cuda.ArriveOp():
                 if turn not in self.acquired:

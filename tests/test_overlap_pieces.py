@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from test_persistent import ATTENTION, LONG_ATTENTION, PRODUCT, execute, made, persistent
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, UnitAttr
+from xdsl.dialects.builtin import IndexType, ModuleOp, UnitAttr
 from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.arg_spec import ArgSpec
@@ -54,14 +54,15 @@ CASES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 }
 
 
-def told(text: str) -> list[str]:
-    steps = [step.texts() for step in derivation_of(entry_function(made(text)[1]).attributes)]
+def told(text: str, twice: bool = True) -> list[str]:
+    steps = [step.texts() for step in derivation_of(entry_function(made(text, twice=twice)[1]).attributes)]
     return [step[3] for step in steps if step[0] == "cuda-overlap-pieces"]
 
 
 def test_what_overlaps_is_told() -> None:
     apart = "2 warpgroups do not meet at the end of a piece"
-    assert told(CAUSAL) == ["%Q_shared comes with the turns of %K_ring", apart.replace("2", "3")]
+    assert told(CAUSAL) == ["%Q_shared has two places, a piece's and the next one's", apart.replace("2", "3")]
+    assert told(CAUSAL, twice=False) == ["%Q_shared comes with the turns of %K_ring", apart.replace("2", "3")]
     assert told(PRODUCT) == [apart]
     assert told(LAYER) == ["%bias_ring turns behind those of loops", apart]
 
@@ -70,18 +71,25 @@ def test_what_overlaps_is_told() -> None:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(1, 21))
 @pytest.mark.parametrize("case", CASES)
-def test_any_order_of_completion_gives_no_report(case: str, seed: int) -> None:
+@pytest.mark.parametrize("twice", [True, False])
+def test_any_order_of_completion_gives_no_report(twice: bool, case: str, seed: int) -> None:
     text, sizes = CASES[case]
-    assert execute(made(text), sizes, seed)[1]
+    assert execute(made(text, twice=twice), sizes, seed)[1]
 
 
 @needs_compiler
 @pytest.mark.parametrize("lengths", [(0, 300, 0, 5), (0, 0, 0, 200), (0, 0, 0, 0), (130, 0, 0, 300)])
-def test_pieces_without_a_turn(lengths: tuple[int, ...]) -> None:
-    """They take no turn of the ring of what others hold."""
-    algorithm, module, printed = made(LENGTHS)
+@pytest.mark.parametrize("twice", [True, False])
+def test_pieces_without_a_turn(twice: bool, lengths: tuple[int, ...]) -> None:
+    """With one place they take no turn of the ring of what others hold."""
+    algorithm, module, printed = made(LENGTHS, twice=twice)
     function = entry_function(algorithm)
-    assert "%Q_shared comes with the turns of %K_ring" in told(LENGTHS)
+    fact = (
+        "%Q_shared has two places, a piece's and the next one's"
+        if twice
+        else "%Q_shared comes with the turns of %K_ring"
+    )
+    assert fact in told(LENGTHS, twice)
     for seed in range(2):
         inputs = make_inputs(function, axis_sizes(function, {"b": 4, "h": 1, "q": 200, "x": 300}), seed)
         inputs[3][...] = np.array(lengths)
@@ -94,7 +102,7 @@ def test_pieces_without_a_turn(lengths: tuple[int, ...]) -> None:
 def test_pieces_that_do_not_overlap() -> None:
     module = parse_module(CAUSAL)
     algorithm = module.clone()
-    name, options = "cuda-overlap-pieces", {"early": (False,), "apart": (False,)}
+    name, options = "cuda-overlap-pieces", {"twice": (False,), "early": (False,), "apart": (False,)}
     specs = pipeline(Options(machine="h100"))
     run_passes(module, [ArgSpec(name, options) if each.name == name else each for each in specs])
     text = print_cuda(module)
@@ -129,12 +137,33 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_the_text_is_caught(fault: str) -> None:
     pattern, replacement = FAULTS[fault]
-    head, begin, body = made(CAUSAL)[2].partition("template <int ALIGNED>")
+    is_caught(made(CAUSAL, twice=False), pattern, replacement)
+
+
+FAULTS_OF_TWO_PLACES = {
+    "both are one": (r"(Q_to = stage_at\(Q_shared\w*, )\w+ \* ", r"\g<1>0 * "),
+    "the other one is read": (r"int\(Q_stage\) \* ", "(1 - int(Q_stage)) * "),
+    "nobody awaits it": (r"mbarrier_wait\(&Q_ring\[Q_stage\][^;]*;", ";"),
+    "nobody waits until it is free": (r"mbarrier_wait\(&Q_ring\[2 \+ [^;]*;", ";"),
+    "nobody gives it back": (r"if \(lane == 0\) mbarrier_arrive\(&Q_ring[^;]*;", ";"),
+    "its turns are not counted": (r"(Q_ring_done = Q_ring_done \+ )1", r"\g<1>0"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS_OF_TWO_PLACES)
+def test_a_fault_of_two_places_is_caught(fault: str) -> None:
+    is_caught(made(CAUSAL), *FAULTS_OF_TWO_PLACES[fault])
+
+
+def is_caught(found: tuple[ModuleOp, ModuleOp, str], pattern: str, replacement: str) -> None:
+    """By a report or a wrong result, with some seed."""
+    head, begin, body = found[2].partition("template <int ALIGNED>")
     changed, count = re.subn(pattern, replacement, body)
     assert count, f"nothing in the kernel is like '{pattern}'"
     with suppress(EmulationError):
         right = [
-            execute(made(CAUSAL), {"b": 1, "h": 4, "q": 300, "x": 300}, seed, head + begin + changed)[1]
+            execute(found, {"b": 1, "h": 4, "q": 300, "x": 300}, seed, head + begin + changed)[1]
             for seed in range(1, 7)
         ]
         assert not all(right)
@@ -189,15 +218,41 @@ MISTAKES: list[tuple[type[Operation], Callable[[Operation], None]]] = [
 
 @pytest.mark.parametrize(("kind", "change"), MISTAKES)
 def test_a_mistake_in_the_ir_is_found(kind: type[Operation], change: Callable[[Operation], None]) -> None:
-    kernel = persistent(CAUSAL).clone()
+    kernel = persistent(CAUSAL, twice=False).clone()
     assert ring_problems(kernel) == []
     change(next(op for op in kernel.walk() if isinstance(op, kind)))
     assert ring_problems(kernel)
 
 
+def one_place(op: Operation) -> None:
+    assert isinstance(op, cuda.StageOp)
+    Rewriter.insert_op(zero := arith.ConstantOp.from_int_and_width(0, IndexType()), InsertPoint.before(op))
+    op.operands[1] = zero.result
+
+
+MISTAKES_OF_TWO_PLACES: list[tuple[type[Operation], Callable[[Operation], None]]] = [
+    (cuda.AcquireOp, erase),
+    (cuda.AwaitOp, erase),
+    (cuda.ReleaseOp, erase),
+    (cuda.StageOp, one_place),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), MISTAKES_OF_TWO_PLACES)
+def test_a_mistake_of_two_places_is_found(kind: type[Operation], change: Callable[[Operation], None]) -> None:
+    kernel = persistent(CAUSAL).clone()
+    assert ring_problems(kernel) == []
+    change(next(op for op in kernel.walk() if isinstance(op, kind) and _is_of_held(op)))
+    assert ring_problems(kernel)
+
+
+def _is_of_held(op: Operation) -> bool:
+    return any((each.name_hint or "").startswith("Q_") for each in op.operands)
+
+
 def test_what_no_turn_awaits_is_found() -> None:
     """A piece without a turn brings nothing: whoever awaits it waits for ever."""
-    kernel = persistent(LENGTHS).clone()
+    kernel = persistent(LENGTHS, twice=False).clone()
     assert ring_problems(kernel) == []
     rings = {op.ring for op in kernel.walk() if isinstance(op, cuda.AcquireBesideOp)}
     every_turn(next(op for op in kernel.walk() if isinstance(op, cuda.AwaitOp) and op.ring in rings))

@@ -74,12 +74,14 @@ ATTENTION = programs.attention(64, {"b": 2, "h": 16, "q": 2048, "x": 1024})
 
 @cache
 def made(
-    text: str, processors: int = 2, section: int = 0, first: Longest | None = None
+    text: str, processors: int = 2, section: int = 0, first: Longest | None = None, twice: bool = True
 ) -> tuple[ModuleOp, ModuleOp, str]:
-    """The algorithm, its module for an H100, and the printed file for a grid of so many blocks."""
+    """The algorithm, its module for an H100, and the printed file for a grid of so many blocks; `twice`: what pieces
+    hold has two places, if there is room."""
     module = parse_module(text)
     algorithm = module.clone()
-    specs = pipeline(Options(machine="h100"))
+    held = ArgSpec("cuda-overlap-pieces", {"twice": (twice,)})
+    specs = tuple(held if each.name == held.name else each for each in pipeline(Options(machine="h100")))
     if section:
         forced = ArgSpec("cuda-persist", {"section": (section,), "longest": (first or "none",)})
         specs = tuple(forced if each.name == forced.name else each for each in specs)
@@ -111,11 +113,11 @@ def execute(
     return launch.grid[0], all(verdict.ok for verdict in verdicts)
 
 
-def persistent(text: str) -> cuda.KernelOp:
+def persistent(text: str, twice: bool = True) -> cuda.KernelOp:
     """The kernel that loops over pieces."""
     return next(
         op
-        for op in made(text)[1].body.block.ops
+        for op in made(text, twice=twice)[1].body.block.ops
         if isinstance(op, cuda.KernelOp) and any(isinstance(each, cuda.GridSizeOp) for each in op.body.block.ops)
     )
 

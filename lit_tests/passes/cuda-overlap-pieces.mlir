@@ -1,5 +1,6 @@
-// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-overlap-pieces' %s | filecheck %s
-// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-overlap-pieces{early=false apart=false}' %s | filecheck %s --check-prefix=OFF
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-overlap-pieces' %s | filecheck %s --check-prefix=TWICE
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-overlap-pieces{twice=false}' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-overlap-pieces{twice=false early=false apart=false}' %s | filecheck %s --check-prefix=OFF
 
 #boxes = #cuda.boxes<extents = [64, 64], span = 64>
 !Q = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>
@@ -16,6 +17,31 @@
 !B = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
 !B_map = !cuda.tensor_map<[128, 64], !B>
 !c = tensor<128x64xf16, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:8:16]>>>
+
+// The tile has two places: turn by turn of its ring, which are pieces, the one and the other. Each warp gives them back.
+
+// TWICE-LABEL: cuda.kernel @scores
+// TWICE-SAME: shared 32832 {
+// TWICE: %Q_shared = cuda.shared at 0 stages 2 :
+// TWICE-NEXT: %K_shared = cuda.shared at 16384 stages 2 :
+// TWICE-NEXT: %Q_ring = cuda.ring at 32768 consumers 1 by warps : !cuda.ring<2>
+// TWICE-NEXT: %K_ring = cuda.ring at 32800 consumers 1 : !cuda.ring<2>
+// TWICE: cuda.ready %Q_ring, %K_ring : !cuda.ring<2>, !cuda.ring<2>
+// TWICE: %Q_turn = arith.addi %none, %Q_done : index
+// TWICE-NEXT: %[[two:[0-9]+]] = arith.constant 2 : index
+// TWICE-NEXT: %stage = arith.remui %Q_turn, %[[two]] {narrow} : index
+// TWICE-NEXT: %Q_to = cuda.stage %Q_shared[%stage] :
+// TWICE-NEXT: cuda.acquire %Q_ring[%Q_turn] : !cuda.ring<2>
+// TWICE-NEXT: cuda.expect %Q_ring[%Q_turn] bytes 8192 : !cuda.ring<2>
+// TWICE-NEXT: cuda.tensor_load %Q_map[%q0, %none] into %Q_to signals %Q_ring[%Q_turn] :
+// TWICE-NEXT: scf.for %k = %none to %turns step %one {
+// TWICE: } consumers 1 {
+// TWICE: %Q_now = cuda.stage %Q_shared[%{{stage_[0-9]+}}] :
+// TWICE-NEXT: cuda.await %Q_ring[%{{Q_turn_[0-9]+}}] : !cuda.ring<2>
+// TWICE: cuda.warpgroup_product %Q_now, %K_now over [d] :
+// TWICE: cuda.release %K_ring
+// TWICE: }
+// TWICE-NEXT: cuda.release %Q_ring[%{{Q_turn_[0-9]+}}] : !cuda.ring<2>
 
 // The tile of the next piece comes behind the first turn of the ring beside it, when that has the last turn of this piece
 // back. Only pieces with a turn count, and await it; nobody gives it back.

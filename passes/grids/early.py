@@ -15,7 +15,25 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
 from treadle.passes.grids.arithmetic import Arithmetic
 from treadle.passes.grids.held import ON_RING, Held, loop_of_pieces
-from treadle.passes.warps.laws import constant_of
+from treadle.passes.warps.laws import Reason, constant_of
+
+LAW = "what a piece holds is free once the ring has its last turn back that all products with it read beside it"
+ALONE = (1, 1)
+"""A block that brings a tile by itself."""
+
+
+def why_not_early(held: Held) -> Reason | None:
+    name = f"%{held.tile.name_hint}"
+    if held.beside is None:
+        return Reason(LAW, f"{name} is not read beside one ring")
+    if _together(held.ring) not in (ALONE, _together(held.beside)):
+        return Reason("blocks that bring a tile together walk the same loops", f"other blocks bring {name}")
+    return None
+
+
+def _together(ring: SSAValue) -> tuple[int, int]:
+    assert isinstance(ring.owner, cuda.RingOp)
+    return ring.owner.filled_by, ring.owner.apart
 
 
 def bring_early(roles: cuda.RolesOp, held: Held) -> None:
@@ -23,24 +41,25 @@ def bring_early(roles: cuda.RolesOp, held: Held) -> None:
     back, behind those turns of the next that find their places free no later. The consumers give it back no more.
 
     A piece without a turn has no product that reads the tile, nor a turn to be given back: it takes none of the tile's
-    ring, either."""
+    ring, either. `why_not_early` must have found nothing."""
+    assert held.beside is not None
     counts_itself = not constant_of(_turns_of_piece(roles.producer.block, held.beside))
     for role in (roles.producer.block, roles.consumers.block):
         if counts_itself:
-            _count_itself(role, held)
-    _bring(roles.producer.block, held)
+            _count_itself(role, held, held.beside)
+    _bring(roles.producer.block, held, held.beside)
     if counts_itself:
-        _await_if_any(roles.consumers.block, held)
+        _await_if_any(roles.consumers.block, held, held.beside)
     Rewriter.erase_op(held.release)
 
 
-def _bring(role: Block, held: Held) -> None:
+def _bring(role: Block, held: Held, beside: SSAValue) -> None:
     """All stages of the ring but one are free when the last product with the tile begins, and the tile and that stage
     when it ends: so the tile comes behind the turns that take those. In the first piece of a block, for which nothing
     is there, it comes behind the first."""
     numbers = Arithmetic.before(held.acquire)
-    stages, total, zero = stages_of(held.beside), _turns_of_piece(role, held.beside), numbers.constant(0)
-    acquires = [op for op in role.walk() if isinstance(op, cuda.AcquireOp) and op.ring is held.beside]
+    stages, total, zero = stages_of(beside), _turns_of_piece(role, beside), numbers.constant(0)
+    acquires = [op for op in role.walk() if isinstance(op, cuda.AcquireOp) and op.ring is beside]
     done, turn = _done(acquires[0].turn), zero
     if stages > 2:
         least = numbers.least(numbers.difference(total, numbers.constant(1)), numbers.constant(stages - 2))
@@ -48,8 +67,8 @@ def _bring(role: Block, held: Held) -> None:
     last_stage = numbers.sum(numbers.constant(stages - 1), done, "turn_beside")
     for op in acquires:
         assert op.parent is not None
-        filled = [each for each in op.parent.ops if isinstance(each, ON_RING) and each.ring is held.beside]
-        acquire = cuda.AcquireBesideOp(held.ring, held.acquire.turn, held.beside, last_stage)
+        filled = [each for each in op.parent.ops if isinstance(each, ON_RING) and each.ring is beside]
+        acquire = cuda.AcquireBesideOp(held.ring, held.acquire.turn, beside, last_stage)
         ops = [acquire, *(each.clone() for each in held.fill)]
         for each in ops:
             each.location = held.acquire.location
@@ -61,15 +80,15 @@ def _bring(role: Block, held: Held) -> None:
         Rewriter.erase_op(each)
 
 
-def _await_if_any(role: Block, held: Held) -> None:
+def _await_if_any(role: Block, held: Held, beside: SSAValue) -> None:
     numbers = Arithmetic.before(held.awaited)
-    has_turns = numbers.is_less(numbers.constant(0), _turns_of_piece(role, held.beside))
+    has_turns = numbers.is_less(numbers.constant(0), _turns_of_piece(role, beside))
     branch = scf.IfOp(has_turns, [], Region(Block([held.awaited.clone(), scf.YieldOp()])))
     branch.location = held.awaited.location
     Rewriter.replace_op(held.awaited, branch, [])
 
 
-def _count_itself(role: Block, held: Held) -> None:
+def _count_itself(role: Block, held: Held, beside: SSAValue) -> None:
     """Let the loop over pieces count how many had a turn of the ring: so many turns the tile's own ring has taken."""
     loop = loop_of_pieces(role)
     assert loop is not None
@@ -87,7 +106,7 @@ def _count_itself(role: Block, held: Held) -> None:
     Rewriter.replace_op(loop, new, new.results[:-1])
     numbers = Arithmetic.before(last)
     zero = numbers.constant(0)
-    has_turns = numbers.is_less(zero, _turns_of_piece(role, held.beside))
+    has_turns = numbers.is_less(zero, _turns_of_piece(role, beside))
     following = numbers.sum(done, numbers.choice(has_turns, numbers.constant(1), zero))
     Rewriter.replace_op(last, scf.YieldOp(*last.operands, following))
 

@@ -15,17 +15,18 @@ from treadle.dialects.cuda.tiles import is_shared
 from treadle.passes.loops.delay import rings_of_tiles
 from treadle.passes.warps.laws import Reason
 
-LAW = "what a piece holds is free once the ring has its last turn back that all products with it read beside it"
+LAW = "a tensor copy brings what pieces hold, once for each"
 ON_RING = cuda.AcquireOp | cuda.ExpectOp | cuda.TensorLoadOp | cuda.TensorGatherOp | cuda.ArriveOp
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tile that a piece holds, and the ring of which all its readers read a turn beside it."""
+    """A tile that a piece holds, and what brings it, awaits it and gives it back."""
 
     tile: SSAValue
     ring: SSAValue
-    beside: SSAValue
+    beside: SSAValue | None
+    """The ring of which all its readers, which are products, read a turn beside it, if they do."""
     acquire: cuda.AcquireOp
     """Of the producer, at the begin of a piece."""
     fill: tuple[cuda.ExpectOp | cuda.TensorLoadOp, ...]
@@ -71,26 +72,12 @@ def _held(
     filled = [op for op in acquire.parent.ops if isinstance(op, ON_RING) and op.ring is ring]
     fill = tuple(op for op in filled if isinstance(op, cuda.ExpectOp | cuda.TensorLoadOp))
     if len(tiles) > 1 or len(fill) + 1 != len(filled):
-        return Reason("a tensor copy brings what comes early", f"lanes bring {name}")
+        return Reason(LAW, f"lanes bring {name}")
     awaits = [op for op in piece.walk() if isinstance(op, cuda.AwaitOp) and op.ring is ring]
     releases = [op for op in piece.walk() if isinstance(op, cuda.ReleaseOp) and op.ring is ring]
     if any(op.parent is not piece for op in (*awaits, *releases)) or len(awaits) != 1 or len(releases) != 1:
         return Reason(LAW, f"{name} is awaited or given back in a loop or a branch")
-    beside = _beside(readers, tiles[0], rings)
-    if beside is None:
-        return Reason(LAW, f"{name} is not read beside one ring")
-    if _together(ring) not in (ALONE, _together(beside)):
-        return Reason("blocks that bring a tile together walk the same loops", f"other blocks bring {name}")
-    return Held(tiles[0], ring, beside, acquire, fill, awaits[0], releases[0])
-
-
-ALONE = (1, 1)
-"""A block that brings a tile by itself."""
-
-
-def _together(ring: SSAValue) -> tuple[int, int]:
-    assert isinstance(ring.owner, cuda.RingOp)
-    return ring.owner.filled_by, ring.owner.apart
+    return Held(tiles[0], ring, _beside(readers, tiles[0], rings), acquire, fill, awaits[0], releases[0])
 
 
 def _reads(op: Operation, tile: SSAValue) -> bool:

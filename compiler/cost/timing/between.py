@@ -6,8 +6,9 @@ Within a piece a warpgroup multiplies while it, or another, computes scores. At 
 the first of each, at the end no scores. If all meet at the end of a piece, as they do where one thread sends the result
 of all, nothing of this hides behind another piece, and what the next one holds is asked for only then. Where each sends
 its own rows (`passes/grids/apart.py`), one begins the next piece while another ends this one; and what a piece holds
-comes when the last product with its place is done (`passes/grids/early.py`). By the rates that last, warpgroups that
-wait for it begin together even so, and it comes for all processors at a time.
+comes when the last product with its place is done (`passes/grids/early.py`), or, if it has two places, while all of
+them are computed (`passes/grids/two_places.py`). By the rates that last, warpgroups that wait for one place begin
+together even so, and what it holds comes for all processors at a time.
 
 Conditions part a stream into loops (of whole pieces, and of those that are tested). Where the last product of one loop
 is not carried into the next (`passes/loops/carry.py`), each of them ends and begins as a piece does, but that no
@@ -91,22 +92,28 @@ class Piece:
         return most(most(multiply, compute) + idle - within, 0)
 
 
-def exposed(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) -> Amount:
+def exposed(plan: Plan, machine: Machine, piece: Piece, overlaps: bool, twice: Amount = False) -> Amount:
     """Of a piece that follows another in its block, what neither that one nor the next hides; `overlaps`: whether
     warpgroups end pieces by themselves, so that others work meanwhile. Even so they begin the next one together where
-    they wait for what it holds, which has one place. Without scores nothing sets warpgroups apart, so that all are
-    behind their products at a time."""
+    they wait for what it holds, unless that has two places (`twice`). Without scores nothing sets warpgroups apart, so
+    that all are behind their products at a time."""
     if not machine.counts_ends:
         return 0 if overlaps else piece.alone()
     if not piece.has_scores:
         return piece.ends()
-    return 0 if overlaps and not _holds(plan) else piece.alone()
+    apart = (twice if _holds(plan) else True) & overlaps
+    return choice(apart, 0, piece.alone())
 
 
-def waits_for_tiles(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) -> Amount:
+def waits_for_tiles(plan: Plan, machine: Machine, piece: Piece, overlaps: bool, twice: Amount = False) -> Amount:
     """Of all warpgroups of a block between two pieces, until what the next one holds is there, and the first tile of
     its stream, which the producer asks for behind that; `overlaps`: whether it comes early. Blocks whose pieces are
-    alike ask for it at a time: then only the latency hides behind the last scores and products."""
+    alike ask for it at a time: then only the latency hides behind the last scores and products. With two places
+    (`twice`) it comes while the piece before is computed."""
+    return choice(twice, 0, _waits_for_one_place(plan, machine, piece, overlaps))
+
+
+def _waits_for_one_place(plan: Plan, machine: Machine, piece: Piece, overlaps: bool) -> Amount:
     if not _holds(plan):
         return 0
     latency, comes = machine.levels["device"].latency, _held(plan) / _bytes_for_each(machine)

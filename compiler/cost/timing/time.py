@@ -46,6 +46,7 @@ from treadle.compiler.cost.timing.turns import (
     bytes_in_turns,
     can_take_turns,
     clocks_in_turns,
+    holds_twice,
     together,
     uneven_share,
 )
@@ -216,10 +217,11 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     if np.any(turns):
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
         overlaps = made is None or made.pieces_overlap
-        lost = exposed(plan, machine, round_.piece, overlaps)
+        twice = holds_twice(plan, needs.shared_bytes, machine) & (made is None or made.twice)
+        lost = exposed(plan, machine, round_.piece, overlaps, twice)
         lost = lost + exposed_loops(plan, machine, sizes, round_.piece, waited, powers_first, tested_first)
         following = replace(round_, fill=0, exposed=drained + lost)
-        filled = following.clocks(warps) + waits_for_tiles(plan, machine, round_.piece, overlaps)
+        filled = following.clocks(warps) + waits_for_tiles(plan, machine, round_.piece, overlaps, twice)
         _, first = beside(1, replace(round_, exposed=drained + ends))
         in_turns = clocks_in_turns(first, filled, blocks, machine)
         # Where an SM holds one block, the next begins when it has ended.
@@ -254,7 +256,8 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made 
         found = timing(plan, machine.under_load(*_loads(found)), sizes, made)
     needs, in_turns = found.footprint, bool(found.in_turns)
     if in_turns:
-        needs = replace(needs, shared_bytes=bytes_in_turns(plan, needs.shared_bytes, machine))
+        twice = made is None or made.twice
+        needs = replace(needs, shared_bytes=int(bytes_in_turns(plan, needs.shared_bytes, machine, twice)))
     slots = machine.sms * (1 if in_turns else found.blocks_per_sm)
     return Estimate(
         time_us=float(found.time_us),

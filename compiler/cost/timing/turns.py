@@ -14,6 +14,7 @@ from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.kernel.leaving import leave_by_tensor_copies, takes_a_place
 from treadle.compiler.cost.kernel.plan import LEAVING, Pieces, Plan, Tile
 from treadle.compiler.cost.kernel.warpgroups import are_of_warpgroups
+from treadle.compiler.cost.levels.memory import tile_bytes
 from treadle.compiler.cost.reading.fed import Fed
 from treadle.compiler.cost.timing.tile_order import (
     KEPT,
@@ -26,6 +27,7 @@ from treadle.compiler.cost.timing.tile_order import (
 )
 from treadle.compiler.machines import Machine
 from treadle.dialects.cuda.boxes import SPANS
+from treadle.dialects.cuda.rings import BARRIER_BYTES
 
 PARTS = (1, 2, 4, 8)
 """Parts of a result that may leave one after another, through a place of its own."""
@@ -45,10 +47,34 @@ def can_take_turns(plan: Plan, machine: Machine, blocks: Amount, shared_bytes: A
     return grouped & (blocks > machine.sms) & (sum(room) > 0)
 
 
-def bytes_in_turns(plan: Plan, shared_bytes: int, machine: Machine) -> int:
+def bytes_in_turns(plan: Plan, shared_bytes: Amount, machine: Machine, twice: bool = True) -> Amount:
     """Shared memory of a block whose results leave while the tiles of the next piece come: in as few parts as there is
-    room for."""
-    return next((size for size, has_room in _rooms(plan, shared_bytes, machine) if has_room), shared_bytes)
+    room for, and beside them, where that is told, a second place for what a piece holds, if there is."""
+    size, _ = _with_places(plan, shared_bytes, machine)
+    return size if twice else _size(plan, shared_bytes, machine)
+
+
+def holds_twice(plan: Plan, shared_bytes: Amount, machine: Machine) -> Amount:
+    """Whether all that a piece holds has two places, as `passes/grids/two_places.py` decides it."""
+    return _with_places(plan, shared_bytes, machine)[1]
+
+
+def _with_places(plan: Plan, shared_bytes: Amount, machine: Machine) -> tuple[Amount, Amount]:
+    """With a second place for each held tile that there is room for, and whether all have one."""
+    size, all_twice = _size(plan, shared_bytes, machine), True
+    for tile in plan.tiles:
+        if tile.role == "shared":
+            another = tile_bytes(tile.shape, tile.width) + 2 * BARRIER_BYTES
+            fits = size + another <= machine.limits.shared_per_block
+            size, all_twice = size + choice(fits, another, 0), all_twice & fits
+    return size, all_twice
+
+
+def _size(plan: Plan, shared_bytes: Amount, machine: Machine) -> Amount:
+    size = shared_bytes
+    for parts, has_room in reversed(list(_rooms(plan, shared_bytes, machine))):
+        size = choice(has_room, parts, size)
+    return size
 
 
 def _rooms(plan: Plan, shared_bytes: Amount, machine: Machine) -> Iterator[tuple[Amount, Amount]]:
@@ -90,6 +116,8 @@ class Made:
     """Of uneven pieces, how many times its even share the processor has that has most; None for what orders leave."""
     pieces_overlap: bool = True
     """Whether one piece begins while another ends (`cost/timing/between.py`)."""
+    twice: bool = True
+    """Whether what a piece holds has two places, if there is room."""
     loops_carry: bool = True
     """Whether the last product of a loop runs beside the first of the next (`cost/timing/between.py`)."""
     has_clusters: bool = True
