@@ -370,8 +370,8 @@ def test_the_printed_loops_begin_and_end_where_the_condition_says():
     end = re.search(r"const int64_t x_stop = q_end < x \? q_end : x;", text)
     assert end is not None, "the stream ends at the last query of the block"
     loops = re.findall(r"for \(int64_t x0 = (\w+); x0 < (\w+); x0 \+= (\d+)\)", text)
-    assert loops == [("x_whole", "x_stop", piece), ("0", "x_whole", piece)]
-    border, whole = text.split("for (int64_t x0 = ")[1:]
+    assert loops == [("0", "x_whole", piece), ("x_whole", "x_stop", piece)]
+    whole, border = text.split("for (int64_t x0 = ")[1:]
     assert "bits_before" not in whole
     assert "bits_before" in border
 

@@ -77,6 +77,7 @@ def test_pieces_beside_others() -> None:
     holds = attention()
     assert exposed(holds, H100, scores, True) == 0
     assert exposed(holds, LASTING, scores, True) == exposed(holds, H100, scores, False) == scores.alone()
+    assert exposed(holds, LASTING, scores, True, twice=True) == 0
     holds_nothing = replace(holds, tiles=tuple(tile for tile in holds.tiles if tile.role != "shared"))
     assert exposed(holds_nothing, LASTING, scores, True) == 0
 
@@ -88,6 +89,7 @@ def test_what_pieces_hold_comes_from_device_memory_for_all_at_a_time() -> None:
     of_one = LASTING.bytes_per_clock("device") / LASTING.sms
     assert of_one < 64
     assert waits_for_tiles(found, LASTING, piece, True) == pytest.approx(found.groups[-1].size * 64 * 2 / of_one)
+    assert waits_for_tiles(found, LASTING, piece, True, twice=True) == 0
     assert waits_for_tiles(product(), LASTING, piece, True) == 0
 
 
@@ -97,9 +99,9 @@ def test_turns_that_take_no_powers_first_have_no_products_beside_them() -> None:
     piece = Piece(3, 20 * 600, 20 * 800, 20, 0.5, 300)
     loops = mean_drains(causal, HEADS) + has_rest(causal, HEADS)
     assert loops > 0.9
-    lost = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True, tested_first=False)
+    lost = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True)
     assert lost == pytest.approx(loops * (piece.ragged() + 50 + slots_of_tests(causal)))
-    begun = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True)
+    begun = exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=True, tested_first=True)
     assert lost - begun == pytest.approx(mean_drains(causal, HEADS) * (piece.ragged() + 50))
     assert exposed_loops(causal, LASTING, HEADS, piece, 50, powers_first=False) == 0
     assert exposed_loops(causal, H100, HEADS, piece, 50, powers_first=True) == 0

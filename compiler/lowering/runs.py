@@ -1,4 +1,4 @@
-"""Which pieces of its axis a stream is fed: runs of pieces that go through the same region.
+"""Which pieces of its axis a stream is fed, in order: runs of pieces that go through the same region.
 
 A stream with limits (`hierarchy.stream`) takes the pieces that hold a position from `first` up to `end`. Those within
 the range in which conditions hold throughout make one run through `step`; what is left before and after them goes
@@ -156,17 +156,6 @@ def in_turns(runs: Sequence[Run], listed: Listed, emit: Callable[[Operation], SS
     start = emit(arith.ConstantOp.from_int_and_width(0, IndexType()))
     pairs = zip(runs, [start, *ends], [*ends, listed.turns], strict=True)
     return [replace(run, start=since, end=until) for run, since, until in pairs]
-
-
-def tested_first(runs: Sequence[Run], stream: StreamOp) -> list[Run]:
-    """The order in which a kernel takes runs, which is free, since what a stream reduces commutes: those through
-    `border` first, of these the one behind before the one at the beginning.
-
-    Nothing overlaps with the first turn, and it has no maximum yet that powers may be told from before its own.
-    Turns that conditions cut are without such help wherever they stand, so one of them had better be the first. Behind
-    it most rows have met an element: all of them, if it was on the diagonal."""
-    tested = [run for run in runs if run.region is stream.border]
-    return [*reversed(tested), *(run for run in runs if run.region is not stream.border)]
 
 
 def is_of_positions(limit: SSAValue) -> bool:

@@ -10,7 +10,7 @@ from treadle.compiler.lowering.fragments import fragment_of
 from treadle.compiler.lowering.names import hinted, named, plain_name
 from treadle.compiler.lowering.pending import Listed
 from treadle.compiler.lowering.reductions import combined, kept_by_lanes
-from treadle.compiler.lowering.runs import Run, RunWriter, in_turns, tested_first, twins, yielded
+from treadle.compiler.lowering.runs import Run, RunWriter, in_turns, twins, yielded
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import TURN_REGISTERS
@@ -68,7 +68,7 @@ def _selected(lowering: KernelLowering, op: StreamOp, state: list[SSAValue]) -> 
     listed = None if op.selection is None else lowering.listed[op.selection]
     if listed is not None:
         runs = in_turns(runs, listed, emit)
-    for run in tested_first(runs, op):
+    for run in runs:
         if run.is_full or op.border is not None or listed is not None:
             state = _pieces_of(lowering, op, run, state, listed)
         else:

@@ -164,7 +164,7 @@ def ends_of_block(
     piece: Piece,
     waited: Amount,
     powers_first: Amount = False,
-    tested_first: bool = True,
+    tested_first: bool = False,
 ) -> Amount:
     """What a block takes longer that has an SM to itself, for a piece that follows no other; `waited`: clocks for which
     a warp waits within the scores of a step."""
@@ -183,7 +183,7 @@ def exposed_loops(
     piece: Piece,
     waited: Amount,
     powers_first: Amount,
-    tested_first: bool = True,
+    tested_first: bool = False,
 ) -> Amount:
     """What a piece that follows another takes longer since some loops are of the few tiles that conditions cut, or that
     are smaller. Where other turns take their powers first, these do not (`passes/speculation`), so that their scores
@@ -195,7 +195,7 @@ def exposed_loops(
 
 
 def _conditions(plan: Plan, sizes: Mapping[str, int], piece: Piece, waited: Amount, tested_first: bool) -> Amount:
-    """Of tiles that conditions cut, in a piece that has others, too. If they come first (`compiler/lowering/runs.py`),
+    """Of tiles that conditions cut, in a piece that has others, too. If they came first, as on 26 November 2026,
     they are what nothing is beside anyway."""
     each = slots_of_tests(plan) if tested_first else _tested(plan, piece, waited)
     return mean_drains(plan, sizes) * each

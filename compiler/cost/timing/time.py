@@ -178,7 +178,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     resident = needs.blocks_on(machine)
     blocks = plan.blocks(sizes)
     powers_first = takes_powers_first(plan, machine, needs.shared_bytes) & (made is None or made.powers_first)
-    tested_first = made is None or made.tested_first
+    tested_first = made is not None and made.tested_first
     clocks = _block_clocks(plan, machine, sizes, blocks, powers_first)
     products = sum(used for unit, used in clocks.items() if unit.startswith("tensor"))
     has_clusters = made is None or made.has_clusters

@@ -116,16 +116,16 @@ class Made:
     """Of uneven pieces, how many times its even share the processor has that has most; None for what orders leave."""
     pieces_overlap: bool = True
     """Whether one piece begins while another ends (`cost/timing/between.py`)."""
-    twice: bool = True
-    """Whether what a piece holds has two places, if there is room."""
     loops_carry: bool = True
     """Whether the last product of a loop runs beside the first of the next (`cost/timing/between.py`)."""
     has_clusters: bool = True
     """Whether blocks that read alike read together where that pays (`cost/timing/clusters.py`)."""
     powers_first: bool = True
     """Whether turns whose maximum may lag take their powers before it, where threads have room."""
-    tested_first: bool = True
-    """Whether tiles that conditions cut come before others (`cost/timing/between.py`)."""
+    tested_first: bool = False
+    """Whether tiles that conditions cut came before others, as on 26 November 2026 (`cost/timing/between.py`)."""
+    twice: bool = True
+    """Whether what a piece holds has two places, if there is room."""
 
 
 def uneven_share(
