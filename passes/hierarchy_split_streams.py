@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, inf, prod
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -132,6 +133,9 @@ class HierarchySplitStreamsPass(ModulePass):
         if not self.parts and not self.length:
             for entry in possible:
                 _where_it_pays(ctx, op, *entry)
+            for function, kernel, plan in plans:
+                if isinstance(plan, _NotInParts):
+                    _tell_idle(op, function, kernel, plan)
 
     def _cut(self, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Cut:
         """What is asked for (Refusal where there cannot be so many parts, or so long ones)."""
@@ -156,6 +160,17 @@ class _Cut:
     length: int
 
 
+@dataclass(frozen=True)
+class _NotInParts:
+    """Why the axis that a kernel streams, or holds whole in place of that, cannot be cut into parts."""
+
+    plan: StreamPlan
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 def _in_parts_of(length: int, plan: StreamPlan) -> _Cut:
     return _Cut(DYNAMIC if _size(plan) == DYNAMIC else _size(plan) // length, length)
 
@@ -165,7 +180,7 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
     time."""
     if _is_in_short_parts(ctx, module, function, kernel, plan):
         return
-    if (timed := _timed(module, function, kernel, plan)) is None:
+    if (timed := _timed(module, function, kernel, plan, _TIMED, _in_parts)) is None:
         return
     alone, name = timed.alone, kernel.kernel_name.data
     least = f"two kernels take at least {_us(_least(module))}, one {_us(alone.stated)}"
@@ -173,36 +188,74 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
     if (length := fastest(timed.found, alone)) is None:
         note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels must save a tenth", told)
     else:
-        why = f"{timed.groups} groups leave places of the machine empty; {told}"
+        why = f"{_groups(timed)} places of the machine empty; {told}"
         _split(function, kernel, plan, _in_parts_of(length, plan), why)
 
 
-def _timed(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Timed | None:
+def _tell_idle(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, found: _NotInParts) -> None:
+    """Say why an axis stays whole where a reader would ask: its groups leave places of the machine empty, for longer
+    than two kernels take at least."""
+    plan = found.plan
+    if not _are_few_groups(machine_of(module).sms, function, plan):
+        return
+    timed = _timed(module, function, kernel, plan, _ALONE, _whole)
+    if timed is None or _least(module) > WORTH * timed.alone.stated:
+        return
+    idle = f"{_groups(timed)} places of the machine empty, and one kernel takes {_us(timed.alone.stated)}"
+    subject = f"@{kernel.kernel_name.data} along {plan.axis}"
+    note(function, f"decline {PASS}", subject, "parts are merged by a second kernel", f"{idle}; but {found.reason}")
+
+
+def _are_few_groups(places: int, function: func.FuncOp, plan: StreamPlan) -> bool:
+    """Whether groups of one index each would be no more than the places of a machine: asked before the time is."""
+    roles, sizes = roles_of(plan.part, stream=plan.axis, wide=True), plan.part.sizes
+    if isinstance(roles, NoRoles):
+        return False
+    stated = _stated(function)
+    likely = (stated.get(axis, UNKNOWN_SIZE) if sizes[axis] == DYNAMIC else sizes[axis] for axis in roles.group)
+    return prod(likely) <= places
+
+
+def _groups(timed: _Timed) -> str:
+    return "1 group leaves" if timed.groups == 1 else f"{timed.groups} groups leave"
+
+
+def _timed(
+    module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, known: _Known, anew: _Clock
+) -> _Timed | None:
     """What was tried with a kernel; None where its groups leave no places empty. The same kernels are asked of in many
     programs, and while fusion tries what becomes of them."""
     key = structure_of(kernel, module.attributes, _stated(function), [plan.axis])
     if key is None:
-        return _tried_anew(module, function, kernel, plan)
-    if key not in _TIMED:
-        timed = _tried_anew(module, function, kernel, plan)
+        return anew(module, function, kernel, plan)
+    if key not in known:
+        timed = anew(module, function, kernel, plan)
         if timed is not None and timed.refused:
             return timed
-        remember(_TIMED, key, timed)
-    return _TIMED[key]
+        remember(known, key, timed)
+    return known[key]
 
 
-def _tried_anew(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Timed | None:
-    size, machine = _likely(function, plan), machine_of(module)
+def _whole(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Timed | None:
+    """What a kernel takes that is not cut, if its groups leave places empty."""
     trial = _Trial(module, function, kernel, plan.axis, _larger(function, plan))
-    whole = trial.whole() if size >= 2 * WHOLE_PIECES else None
+    whole = trial.whole() if _likely(function, plan) >= 2 * WHOLE_PIECES else None
     if whole is None or not _is_idle(whole.choice.estimate):
         return None
-    alone, groups = trial.times([whole]), whole.choice.estimate.blocks
-    if _least(module) > WORTH * alone.stated:
-        return _Timed(groups, alone, {})
+    return _Timed(whole.choice.estimate.blocks, trial.times([whole]), {})
+
+
+def _in_parts(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Timed | None:
+    """The same, and what it takes in parts where two kernels may be faster."""
+    timed = _whole(module, function, kernel, plan)
+    if timed is None or _least(module) > WORTH * timed.alone.stated:
+        return timed
+    size, alone = _likely(function, plan), timed.alone
+    trial = _Trial(module, function, kernel, plan.axis, _larger(function, plan))
     lengths = lengths_of(size, _size(plan) != DYNAMIC, _has_neighbours(kernel, plan.axis))
-    found = tried(lengths, machine.sms // groups, trial.parts, alone)
-    return _Timed(groups, alone, found, trial.refused if all(each.stated == inf for each in found.values()) else "")
+    found = tried(lengths, machine_of(module).sms // timed.groups, trial.parts, alone)
+    refused = trial.refused if all(each.stated == inf for each in found.values()) else ""
+    return _Timed(timed.groups, alone, found, refused)
 
 
 @dataclass(frozen=True)
@@ -227,7 +280,14 @@ class _Timed:
         return f"{told}; at {sizes_text(larger)} {longer}"
 
 
-_TIMED: dict[Structure, _Timed | None] = {}
+_Known: TypeAlias = dict[Structure, _Timed | None]
+_Clock: TypeAlias = Callable[[ModuleOp, func.FuncOp, KernelOp, StreamPlan], _Timed | None]
+
+_TIMED: _Known = {}
+"""Kernels that were tried in parts."""
+
+_ALONE: _Known = {}
+"""Kernels that cannot be in parts."""
 
 
 def _least(module: ModuleOp) -> float:
@@ -331,7 +391,7 @@ def _without_a_role(kernels: Iterable[KernelOp]) -> str | None:
     return next((role.reason for role in roles if isinstance(role, NoRoles)), None)
 
 
-def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
+def _plan(kernel: KernelOp, axis: str) -> StreamPlan | _NotInParts | str:
     """The stream of a kernel whose axis can be cut into parts, or why there is none."""
     if kernel.is_expanded or kernel.schedule is not None:
         return "it has a schedule already: an axis is cut into parts before `streaming`"
@@ -345,7 +405,8 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
     if (streamed := roles.stream or roles.instead) is None:
         return "no axis of it is streamed"
     plan = StreamPlan(part, streamed, repairs)
-    return _why_not(kernel, plan) or plan
+    reason = _why_not(kernel, plan)
+    return plan if reason is None else _NotInParts(plan, reason)
 
 
 def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
@@ -366,7 +427,7 @@ def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
     return None
 
 
-def _refusal(plans: Sequence[tuple[func.FuncOp, KernelOp, StreamPlan | str]]) -> str:
+def _refusal(plans: Sequence[tuple[func.FuncOp, KernelOp, StreamPlan | _NotInParts | str]]) -> str:
     reasons = [f"@{kernel.kernel_name.data}: {plan}" for _, kernel, plan in plans]
     return f"no axis can be cut into parts: {'; '.join(reasons) or 'there is no such kernel'}"
 

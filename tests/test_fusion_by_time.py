@@ -285,6 +285,20 @@ def test_a_kernel_that_more_rows_would_fill_is_cut_only_if_that_never_costs() ->
     assert not cuts(many)
 
 
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_few_rows_of_fixed_sizes_are_cut_where_holding_them_takes_longer(machine: str) -> None:
+    """Groups could hold rows of a fixed size whole, so no axis is streamed yet. Blocks of a cluster share a row."""
+    sizes = {"t": 7, "i": 100_000}
+    module = scheduled(text(shares, ["f32"], sizes, fixed=tuple(sizes)), machine)
+    if machine == "h100":
+        assert not cuts(module)
+        assert len(kernels(module)) == 1
+        return
+    (told,) = cuts(module)
+    assert "few groups would hold all of 'i', or be fed it again" in told
+    assert len(kernels(module)) == 3
+
+
 RANDOM = range(30000, 30040)
 
 

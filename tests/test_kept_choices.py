@@ -67,7 +67,7 @@ def test_parts_are_tried_once_whatever_an_axis_is_called(axis: str, monkeypatch:
     def unexpected(*_: object) -> None:
         raise AssertionError("parts are tried again")
 
-    monkeypatch.setattr(hierarchy_split_streams, "_tried_anew", unexpected)
+    monkeypatch.setattr(hierarchy_split_streams, "_in_parts", unexpected)
     renamed = re.sub(r"(?<![?\w%])x(?!\w|\?)", axis, text)
     assert chosen(renamed) == re.sub(r"(?<![?\w%])x(?=\b|_part|_in)|(?<=%extent_)x", axis, first)
 

@@ -257,6 +257,15 @@ def test_an_axis_of_unknown_size_is_cut_by_its_default_where_that_takes_less_tim
     assert "decline hierarchy-split-streams" in found
 
 
+def test_a_reader_is_told_why_few_groups_share_no_long_row() -> None:
+    text = (EXAMPLES / "softmax.mlir").read_text()
+    told = cut_unasked(text.replace("?x?x", "1x100000x").replace("row = 77, x = 1000", ""))
+    assert '"decline hierarchy-split-streams", "@softmax_rows along x"' in told
+    assert "1 group leaves places of the machine empty, and one kernel takes" in told
+    assert "a result has axis 'x'" in told
+    assert "decline hierarchy-split-streams" not in cut_unasked(text)
+
+
 @pytest.mark.parametrize(("k", "parts"), [(7, 5), (10, 6), (600, 4), (5, 5)])
 def test_there_are_as_many_parts_as_are_asked_for(k: int, parts: int) -> None:
     a, c = f"tensor<3x{k}xf32, #diagram.array<[m, k]>>", "tensor<3xf32, #diagram.array<[m]>>"

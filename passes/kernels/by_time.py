@@ -216,23 +216,25 @@ def _repeated(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
 
 def _saved_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     """What reductions need, where elements that are saved wait for them."""
-    if roles.stream is None or all(roles.stream not in axes_of(value.type) for value in found.part.leaving):
+    axis = roles.stream or roles.instead
+    if axis is None or all(axis not in axes_of(value.type) for value in found.part.leaving):
         return
-    plan = StreamPlan(found.part, roles.stream)
+    plan = StreamPlan(found.part, axis)
     if len(plan.streams) < 2:
         return
     first = _needed(found.ops, found.part.reducing)
     made = [op for op in plan.step_of(plan.streams[-1]) if isinstance(op, ContractOp)]
     if any(plan.is_piece(op.result) for op in made):
-        yield first, f"'{plan.axis}' would be fed again, and {label(made[0].result)} made anew, for what is saved"
-    elif prod(found.sizes[axis] for axis in roles.group) <= found.machine.sms * (ROWS if made else 1):
-        yield first, f"few groups would be fed '{plan.axis}' again for what is saved"
+        yield first, f"'{axis}' would be fed again, and {label(made[0].result)} made anew, for what is saved"
+    elif prod(found.sizes[each] for each in roles.group) <= found.machine.sms * (ROWS if made else 1):
+        taken = f"be fed '{axis}' again" if roles.stream else f"hold all of '{axis}', or be fed it again,"
+        yield first, f"few groups would {taken} for what is saved"
 
 
 def _summed_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     """What is made element by element, where few groups sum it and save some of it: alone, the elements are groups, and
     the axis of a sum can be cut into parts."""
-    axis = roles.stream
+    axis = roles.stream or roles.instead
     if axis is None or all(axis not in axes_of(value.type) for value in found.part.leaving):
         return
     if prod(found.sizes[each] for each in roles.group) <= found.machine.sms * (ROWS if found.products else 1):
