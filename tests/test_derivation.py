@@ -48,6 +48,11 @@ def test_what_a_replay_tells_is_what_was_replayed(name: str, tmp_path: Path, cap
     assert read_derivation(str(second)) == read_derivation(str(file))
 
 
+def test_what_was_not_done_is_told_as_such(capsys: pytest.CaptureFixture[str]):
+    assert "#   decline @attention_kernel: registers move between warps only on sm_90a" in told("attention", capsys)
+    assert "#   keep apart %O_sum from %m, %e, %l, %P16: no role" in told("softmax_matmul", capsys)
+
+
 def test_a_line_is_about_what_a_pass_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Lines for all kernels that reduce an axis: each is told with the kernel that it concerned."""
     file = tmp_path / "edited.derivation"

@@ -7,6 +7,7 @@ from itertools import groupby
 from textwrap import fill
 from typing import TypeAlias
 
+from treadle.compiler.derivation.story import REFUSALS
 from treadle.compiler.pipeline import PassRun
 from treadle.dialects.hierarchy.schedule import StepAttr
 
@@ -15,9 +16,8 @@ WIDTH = 110
 CHOICE = "choose sizes"
 """What the derivation calls a choice of sizes."""
 
-REFUSALS = ("decline", "keep apart")
 NOT_TAKEN = ("refused", "recomputation")
-"""How rewrites begin that were not made, and the laws of those that do less; why is what a reader wants to know."""
+"""The laws of rewrites that do less; why is what a reader wants to know."""
 
 Texts: TypeAlias = tuple[str, str, str, str]
 """Rewrite, subject, law, reason."""

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.derivation.costs import moved_bytes
+from treadle.compiler.derivation.story import REFUSALS
 from treadle.compiler.pipeline import Observer, PassRun
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr, StepAttr, derivation_of
@@ -116,8 +117,9 @@ def _lines(title: str, sizes: Mapping[str, int], entries: list[Entry]) -> Iterat
         yield ""
         yield entry.spec
         for step in entry.steps:
-            _, subject, law, reason = step.texts()
-            said = f"{subject}: {law}" if law else subject
+            rewrite, subject, law, reason = step.texts()
+            refused = next((f"{word} " for word in REFUSALS if rewrite.startswith(word)), "")
+            said = f"{refused}{subject}: {law}" if law else f"{refused}{subject}"
             yield fill(
                 f"{said}; {reason}" if reason else said,
                 WIDTH,

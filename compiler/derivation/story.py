@@ -9,6 +9,9 @@ from treadle.compiler.pipeline import LAST_DECORATING_PASS, Observer, PassRun
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of
 
+REFUSALS = ("decline", "keep apart")
+"""How the steps begin of rewrites that were not made."""
+
 
 class Story(Observer):
     """Notes, while passes run, what later levels no longer show."""
@@ -48,4 +51,4 @@ def schedule_text(kernel: KernelOp) -> str:
     )
 
 
-__all__ = ["Story", "schedule_text"]
+__all__ = ["REFUSALS", "Story", "schedule_text"]
