@@ -93,8 +93,8 @@ def test_tensor_copies_are_told_apart() -> None:
     text = "\n".join(traffic_lines(operations))
     assert re.search(r"tensor_load +3 +6,144 +200 +66.67 +196", text)
     boxes = "the fewest of boxes; of rows that are not cut"
-    loaded = f"loaded from device memory: 6,144 bytes in 200 sectors of 32 bytes; {boxes} 196, and 192 if rows"
-    assert re.search(rf"{loaded} were aligned\n +by 3 tensor copies", text)
+    loaded = f"loaded from device memory: 6,144 bytes in 200 sectors of 32 bytes; {boxes} 196; 192 full ones"
+    assert re.search(rf"{loaded} would hold so many bytes\n +by 3 tensor copies", text)
     assert re.search(r"stored to device memory: 2,048 bytes in 64 sectors .*\n +by 1 tensor copies", text)
     assert "in 0 sectors" not in text
     assert "shared memory: 4 requests, 1 bank conflicts" in text
@@ -107,6 +107,14 @@ def test_tensor_copies_are_told_apart() -> None:
     assert "'treadle compile --report' says which accesses ask for them, and why" in "\n".join(traffic_lines([more]))
     loads = [*operations, Traffic("first", 8, "use(a);", "load_global", 1, 128, 4, 0, 4)]
     assert "128 bytes in 4 sectors" in "\n".join(traffic_lines(loads))
+
+
+def test_conflicts_of_copies_are_explained() -> None:
+    """Those of lines that go to device memory or come from there, whatever instruction it is that meets a bank."""
+    store = Traffic("first", 5, "store(a);", "store_global", 8, 1024, 40, 0, 32)
+    load, other = (Traffic("first", line, "store(a);", "load_shared", 8, 1024, 0, 7, 0) for line in (5, 6))
+    assert "copies meet a bank twice" in "\n".join(traffic_lines([store, load]))
+    assert "copies meet a bank twice" not in "\n".join(traffic_lines([store, other]))
 
 
 def test_what_was_not_counted_is_said() -> None:
@@ -203,7 +211,7 @@ def test_narrow_accesses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"@matmul_kernel ran as @matmul_kernel_{name}: " in said
         assert (f"divide by {aligned} bytes only" if aligned else "rows that divide by no vector") in said
         assert "sectors beyond the fewest: 0, at most 0: met" in said
-        assert re.search(r"sectors of 32 bytes; the fewest are [\d,]+, and [\d,]+ if rows were aligned", said)
+        assert re.search(r"sectors of 32 bytes; the fewest are [\d,]+; [\d,]+ full ones would hold so many", said)
         found = re.search(r"stored .*\n +by (\d+) requests of a warp; at 16 bytes a thread (\d+) would do", said)
         assert found is not None
         assert int(found[1]) * max(aligned, 2) >= 16 * int(found[2]) - 16
@@ -222,7 +230,7 @@ def test_what_alignment_costs() -> None:
     assert [each.waits for each in (sectors, wide, middle, narrow)] == [False, False, False, True]
     lines = list(alignment_lines(kernel))
     assert lines[0].startswith("@matmul_kernel, to 32 bytes: 16 bytes a thread at most")
-    assert lines[3].startswith("@matmul_kernel_strided, any strides: 2 bytes a thread")
+    assert lines[3].startswith("@matmul_kernel_strided, any strides: 2 bytes a thread at most, ")
     assert "too narrow for asynchronous copies" in lines[3]
     assert not any("the fewest are" in line for line in lines)
 
@@ -286,6 +294,7 @@ def test_compile_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     file = str(programs.EXAMPLES / "matmul.mlir")
     assert cli.main(["compile", file, "-o", str(tmp_path / "out.cu"), "--report"]) == 0
     said = capsys.readouterr().out
+    assert "counted for whole tiles of dense arrays, 4096 elements along an axis known only at launch" in said
     assert re.search(r"\d+ registers, 0 bytes spilled", said)
     assert re.search(r"an SM holds \d+ blocks, \d+ warps", said)
     assert re.search(r"products +\d+ +1.00 a product  HMMA \d+", said)

@@ -135,9 +135,8 @@ def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, code: Seque
 
 def _alignments(module: ModuleOp) -> Iterator[str]:
     """What accesses cost for arrays that are not aligned."""
-    from treadle.compiler.gates.alignment import alignment_lines
+    from treadle.compiler.gates.alignment import alignment_lines, assumed_line
     from treadle.dialects.cuda import KernelOp
 
-    for kernel in module.body.block.ops:
-        if isinstance(kernel, KernelOp):
-            yield from (f"  {line}" for line in alignment_lines(kernel))
+    lines = [line for op in module.body.block.ops if isinstance(op, KernelOp) for line in alignment_lines(op)]
+    yield from (f"  {line}" for line in ([assumed_line(), *lines] if lines else []))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from treadle.compiler.gates.banks import banks_told
 from treadle.compiler.gates.beyond import BoxesOp, beyond_lines, moved_at
-from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
+from treadle.compiler.layouts.operations import ASSUMED_SIZE, strides_at, traffic_of, width_at
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -76,6 +76,15 @@ def _is_asynchronous(op: GlobalAccess) -> bool:
     return isinstance(op, cuda.CopyOp) and op.asynchronous is not None
 
 
+def assumed_line() -> str:
+    """For which arrays accesses are counted (`strides_at`)."""
+    return (
+        f"counted for whole tiles of dense arrays, {ASSUMED_SIZE} elements along an axis known only at launch: rows "
+        f"aligned to {SECTOR_BYTES} bytes are padded to whole sectors, others lie further apart by what they are "
+        "aligned to, and begin so far into a sector"
+    )
+
+
 def alignment_lines(kernel: cuda.KernelOp) -> Iterator[str]:
     """One line for each variant, and under it what asks for more sectors than the fewest, and why."""
     for each in variants(kernel):
@@ -91,7 +100,7 @@ def _told(each: Variant) -> Iterator[str]:
     apart = f" ({each.scattered_sectors:,} if every element lies apart)" if strided else ""
     if each.traffic.requests:
         yield (
-            f"{each.bytes_a_thread} bytes a thread{'' if strided else ' at most'}, "
+            f"{each.bytes_a_thread} bytes a thread at most, "
             f"{each.traffic.requests:,} requests, {_sectors(each.traffic)}{apart}{waits}"
         )
     if each.boxes.requests:

@@ -119,8 +119,16 @@ def traffic_lines(operations: Sequence[Traffic]) -> Iterator[str]:
         yield from (f"  {'   ' if gate.ok else '>> '}{gate}" for gate in check_traffic(shown))
         if any(each.sectors > each.fewest_sectors for each in shown if each.kind not in BOXES):
             yield "     'treadle compile --report' says which accesses ask for them, and why"
-        if any(each.conflicts for each in shown if each.kind == "copy_async"):
-            yield "     'treadle compile --report' says why copies meet a bank twice, and what no order spares"
+        if _copies_meet_banks(shown):
+            yield "     copies meet a bank twice where rows fill their tile in part, as at the end of an axis, or begin"
+            yield "     inside a sector; of whole tiles 'treadle compile --report' says what no order spares, and why"
+
+
+def _copies_meet_banks(operations: Sequence[Traffic]) -> bool:
+    """Whether there are conflicts on a line that moves something between device and shared memory."""
+    device = {kind for _, kinds, _ in DEVICE for kind in kinds}
+    lines = {each.line for each in operations if each.kind in device}
+    return any(each.conflicts for each in operations if each.line in lines)
 
 
 def _row(each: Traffic) -> str:
@@ -147,7 +155,7 @@ def _totals(operations: Sequence[Traffic]) -> Iterator[str]:
 def _moved(what: str, chosen: Sequence[Traffic], least: str = "the fewest are") -> str:
     sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
     aligned, moved = sum(each.aligned_sectors for each in chosen), sum(each.bytes for each in chosen)
-    more = f", and {aligned:,} if rows were aligned" if aligned < fewest else ""
+    more = f"; {aligned:,} full ones would hold so many bytes" if aligned < fewest else ""
     least = "the fewest are" if sectors == fewest else least
     return f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; {least} {fewest:,}{more}"
 
