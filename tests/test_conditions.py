@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.exceptions import VerifyException
 
 from roads import Road, compiled
 from treadle.compiler.errors import TreadleError
@@ -563,3 +564,58 @@ def test_names_that_only_python_reserves():
         places = {"for": last, "None": 2, "True": 0, "in": 1}
         got = evaluate(condition, lambda term, at=places: 7 if isinstance(term, Read) else at[term])
         assert got == (last <= 2)
+
+
+def at_positions(text: str, **given: int) -> bool:
+    """A condition at one place, as Python reads it and as it is read here, which agree."""
+    holds = bool(eval(text.replace("n[q]", "n"), {}, given))  # the texts of the tests below
+    assert (
+        evaluate(read_condition(text), lambda term: given[term.name if isinstance(term, Read) else str(term)]) == holds
+    )
+    return holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x // 16 <= n[q]",
+        "n[q] > (3 * x - q + 5) // 7",
+        "x // 4 == n[q]",
+        "not x // 4 == n[q] or q // 8 >= 2",
+        "q - x // 3 - n[q] != 0",
+        "n[q] - 1 <= x // 16 <= n[q]",
+        "4 * x <= 4 * q + 3",
+        "6 * x - 4 * n[q] < 2 * q - 1",
+        "2 * x == 2 * q + 1",
+    ],
+)
+def test_quotients_and_common_factors_say_what_they_say(text: str) -> None:
+    random = Random(text)
+    found = {
+        at_positions(text, x=random.randrange(99), q=random.randrange(99), n=random.randrange(-3, 9))
+        for _ in range(300)
+    }
+    assert found == {False, True} or "2 * x ==" in text
+
+
+def test_what_divides_all_factors_is_divided_out() -> None:
+    """So that `c * x <= c * q` is causal, whatever c is."""
+    assert read_condition("64 * x <= 64 * q") == read_condition("x <= q")
+    assert read_condition("64 * x <= 64 * q + 63") == read_condition("x <= q")
+    assert read_condition("64 * x < 64 * q - 1") == read_condition("x < q")
+    assert read_condition("x // 16 <= 3") == read_condition("x <= 63")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x // 16 <= q // 16", "'q // 16' is compared beside 'x // 16': compute it in an array of integers"),
+        ("2 * (x // 16) <= q", "'x // 16' is compared times 2: compute it in an array of integers"),
+        ("x % 16 == 0", "'x % 16' is no sum of positions, integer inputs and whole numbers: compute it"),
+        ("(x // 4) // 4 <= q", "is no sum of positions"),
+        ("x // 0 <= q", "is no sum of positions"),
+    ],
+)
+def test_what_no_comparison_of_positions_says_is_refused(text: str, message: str) -> None:
+    with pytest.raises(VerifyException, match=re.escape(message)):
+        read_condition(text)

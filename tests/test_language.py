@@ -426,9 +426,11 @@ def test_integers_as_numpy_has_them(name: str, format: Any) -> None:
         (lambda A, B: tl.where(0 < A < 1, A, B), "join comparisons by & and |"),
         (lambda A, B: tl.argmax(A, over="m n"), "argmax over 'm n': a position is along one axis"),
         (
-            lambda A, B: tl.keep(A, "m // 4 >= n // 4"),
+            lambda A, B: tl.keep(A, "m % 4 >= n"),
             r"end = \(index\('q', S\) // 16 \+ 1\) \* 16; keep\(S, 'x < end\[q\]'",
         ),
+        (lambda A, B: tl.keep(A, "m << n"), "'m << n' is no comparison: compare with <, <=, >, >=, == or !="),
+        (lambda A, B: tl.logsumexp(A, over="n n"), "over='n n' names the axis 'n' twice: name each axis once"),
         (lambda A, B: tl.keep(A, "m <"), "^condition 'm <' cannot be read"),
         (lambda A, B: tl.keep(A, "B[n] > m"), r"'B' is not given: name the array that it is, keep\(..., B=B\)"),
         (lambda A, B: tl.contract(A, B, over="m") * A, None),
@@ -580,3 +582,30 @@ def test_abs_is_the_own_one_of_python() -> None:
     assert all((each == abs(n)).all() and each.dtype == np.int32 for each in sizes)
     with pytest.raises(TreadleError, match="expected an array of the traced function, not str"):
         tl.abs("A")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("condition", "keeps"),
+    [
+        ("q // 4 >= x // 4", lambda q, x: q // 4 >= x // 4),
+        (
+            "q // 4 - 2 <= x // 4 <= q // 4 and 2 * (x // 3) != q",
+            lambda q, x: (abs(q // 4 - 1 - x // 4) < 2) & (2 * (x // 3) != q),
+        ),
+        ("x < (q // 4 + 1) * 4", lambda q, x: x < (q // 4 + 1) * 4),
+        ("x // 4 == q // 8 or x // 4 == x // 2", lambda q, x: (x // 4 == q // 8) | (x // 4 == x // 2)),
+        ("q_over_4[q] >= q // 4 - x // 4", lambda q, x: q % 5 >= q // 4 - x // 4),
+    ],
+)
+def test_positions_are_compared_by_blocks(condition: str, keeps: Callable[..., Any]) -> None:
+    named = "q_over_4" in condition
+
+    @treadle.kernel("q x, q -> q")
+    def summed(S: tl.Array, n: tl.Array) -> tl.Array:
+        return tl.sum(tl.keep(S, condition, **({"q_over_4": n} if named else {})), over="x") + n * 0
+
+    S = np.random.default_rng(3).standard_normal((37, 45), np.float32)
+    q, x = np.ogrid[:37, :45]
+    expected = np.where(keeps(q, x), S, 0).sum(1)
+    found = summed(S, (np.arange(37) % 5).astype(np.int32))
+    np.testing.assert_allclose(found, expected, atol=1e-4)

@@ -2,7 +2,8 @@
 
 A condition is written over the names of axes, which stand for positions along them, and of integer inputs, which are
 indexed by their axes: `x <= q`, `x < len[b]`, `seg_x[x] == seg_q[q] and x <= q + shift`. It joins comparisons with
-`and`, `or` and `not`; what is compared is linear: sums, differences, and products with constants."""
+`and`, `or` and `not`; what is compared is linear: sums, differences, and products with constants. One whole part of a
+quotient may stand in a comparison, `x // 16 <= last[q]`, which says `x <= 16 * last[q] + 15`."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from keyword import iskeyword
+from math import gcd
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import StringAttr
@@ -49,6 +51,21 @@ class Entry:
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(spelled, self.places))}]"
+
+
+@dataclass(frozen=True)
+class Quotient(Entry):
+    """The whole part of a form over a number, in a comparison while it is read: none is left of it."""
+
+    divisor: int
+
+    @property
+    def form(self) -> Linear:
+        return self.places[0]
+
+    def __str__(self) -> str:
+        inner = spelled(self.form)
+        return f"{inner if inner.isidentifier() else f'({inner})'} // {self.divisor}"
 
 
 Term: TypeAlias = "str | Read | Entry | SSAValue"
@@ -237,20 +254,51 @@ def _condition(node: ast.expr, negated: bool) -> Condition:
             parts = tuple(_comparison(one, op, other, negated) for one, op, other in pairs)
             return parts[0] if len(parts) == 1 else Either(parts) if negated else Both(parts)
         case _:
-            raise Unreadable(f"'{ast.unparse(node)}' is no comparison")
+            said = ast.unparse(node)
+            raise Unreadable(f"'{said}' is no comparison: compare with <, <=, >, >=, == or !=, as in 'x <= q'")
 
 
 def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Condition:
     if isinstance(op, ast.Eq | ast.NotEq):
         apart = left.plus(right, -1)
         if isinstance(op, ast.Eq) != negated:
-            return Both((AtLeastZero(apart), AtLeastZero(apart.times(-1))))
-        return Either((AtLeastZero(apart.plus(Linear({}, -1))), AtLeastZero(apart.times(-1).plus(Linear({}, -1)))))
+            return Both((_at_least_zero(apart), _at_least_zero(apart.times(-1))))
+        return Either((_at_least_zero(apart.plus(ONE, -1)), _at_least_zero(apart.times(-1).plus(ONE, -1))))
     if type(op) not in _ORDER:
         raise Unreadable("compare with <, <=, >, >=, == or !=")
     sign, added = _ORDER[type(op)]
     form = right.plus(left, -1).times(sign).plus(Linear({}, added))
-    return AtLeastZero(form.times(-1).plus(Linear({}, -1)) if negated else form)
+    return _at_least_zero(form.times(-1).plus(ONE, -1) if negated else form)
+
+
+ONE = Linear({}, 1)
+
+
+def _at_least_zero(form: Linear) -> AtLeastZero:
+    """`form >= 0` without a quotient, and divided by what divides all its factors."""
+    form = _undivided(form)
+    most = gcd(*form.terms.values())
+    if most < 2:
+        return AtLeastZero(form)
+    return AtLeastZero(Linear({term: factor // most for term, factor in form.terms.items()}, form.constant // most))
+
+
+def _undivided(form: Linear) -> Linear:
+    """What is at least zero where a form is that has a quotient (Unreadable): over the integers `x // n >= b` says
+    `x >= n * b`, and `x // n <= b` says `x <= n * b + n - 1`."""
+    quotients = [term for term in form.terms if isinstance(term, Quotient)]
+    if not quotients:
+        return form
+    first, *others = quotients
+    factor, divisor = form.terms[first], first.divisor
+    if others or abs(factor) != 1:
+        beside = f"beside '{others[0]}'" if others else f"times {abs(factor)}"
+        raise Unreadable(f"'{first}' is compared {beside}: {NAME_IT}")
+    rest = form.plus(Linear({first: 1}), -factor).times(divisor)
+    return rest.plus(first.form, factor).plus(ONE, divisor - 1 if factor < 0 else 0)
+
+
+NAME_IT = "compute it in an array of integers, and name that"
 
 
 def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
@@ -276,6 +324,10 @@ def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
             return read(left).plus(read(right), -1)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return _product(read(left), read(right), node)
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)) if (
+            not in_place and divisor > 0 and not any(isinstance(term, Quotient) for term in read(left).terms)
+        ):
+            return Linear({Quotient("", (read(left),), divisor): 1})
         case ast.BinOp(left=ast.Name(id=name), op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)) if (
             in_place and divisor > 0
         ):
@@ -286,7 +338,7 @@ def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
             return remainder(name, divisor)
         case _:
             is_divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod) and not in_place
-            hint = ": compute it in an array of integers, and name that" if is_divided else ""
+            hint = f": {NAME_IT}" if is_divided else ""
             raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers{hint}")
 
 

@@ -405,7 +405,7 @@ func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
 
 // -----
 
-// CHECK: condition 'x + q': 'x + q' is no comparison
+// CHECK: condition 'x + q': 'x + q' is no comparison: compare with <, <=, >, >=, == or !=, as in 'x <= q'
 func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
   %W = diagram.where %S if "x + q" : tensor<?x?xf32, #diagram.array<[q, x]>>
   func.return
@@ -421,9 +421,9 @@ func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
 
 // -----
 
-// CHECK: condition 'x // 2 < q': 'x // 2' is no sum of positions, integer inputs and whole numbers
+// CHECK: condition 'x % 2 < q': 'x % 2' is no sum of positions, integer inputs and whole numbers
 func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
-  %W = diagram.where %S if "x // 2 < q" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  %W = diagram.where %S if "x % 2 < q" : tensor<?x?xf32, #diagram.array<[q, x]>>
   func.return
 }
 

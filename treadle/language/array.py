@@ -419,7 +419,10 @@ def names_of(over: str | Iterable[str]) -> tuple[str, ...]:
     given: Any = over
     if not isinstance(given, Iterable):
         raise TreadleError(f"over={given!r}: axes of a traced function have names, not numbers, as in over='x'")
-    return tuple(over.split()) if isinstance(over, str) else tuple(over)
+    names = tuple(over.split()) if isinstance(over, str) else tuple(over)
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise TreadleError(f"over={given!r} names the axis '{twice[0]}' twice: name each axis once")
+    return names
 
 
 def _format(arrays: Sequence[Array], of_integers: Binary | None, *operands: Any) -> Attribute:

@@ -15,7 +15,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of, traced
 from treadle.language.conditions import Comparison, Condition, Joined, always
 from treadle.language.graph import computing_format, constant, is_number, plain
-from treadle.language.places import at_axes, axes_at
+from treadle.language.places import at_axes, axes_at, with_quotients
 
 
 def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
@@ -140,7 +140,8 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     """The elements at which a condition on positions holds, `keep(S, "x <= q")`; the others are absent: a reduction
     passes over them (a mean does not count them), and what they touch is not computed. Arguments in i32 may be named:
     `keep(S, "x < n[b]", n=n)`, and read at other positions than along their axes:
-    `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside of them are zeros.
+    `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside of them are zeros. Positions
+    may be compared by blocks: `keep(S, "x // 16 <= q // 16")`.
 
     TreadleError for what is no condition, and for axes that the array does not have."""
     given: dict[str, Any] = dict(inputs)
@@ -148,7 +149,10 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     if not isinstance(text, str):
         raise TreadleError("the condition of keep is a text about positions, as in keep(S, 'x <= q')")
     _check_arrays(f"condition '{condition}'", given)
-    graph, named = graph_of("keep", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
+    graph = graph_of("keep", [array, *given.values()])
+    condition, divided = with_quotients(condition, inputs, array.axes)
+    inputs |= {name: Array(graph, graph.index(each.axis)) // each.divisor for name, each in divided.items()}
+    named = {name: each.value for name, each in inputs.items()}
     placed = at_axes(condition, named, array.axes)
     reads = {new: graph.read(named[at.name], at.places, at.axes, padded=True) for new, at in placed.reads.items()}
     left = {name: value for name, value in named.items() if name in placed.left}
