@@ -119,6 +119,18 @@ WRONG = {
         r"barrier_named is one instruction of all lanes: thread \d+ says barrier 1 for 32 threads",
         "barrier_numbered(1, blockDim.x);",
     ),
+    "a number that lanes do not share": (
+        "store_global(p + t, float(uniform(t / 16)));",
+        "divergence",
+        r"uniform is one instruction of all lanes: thread \d+ says \d, thread \d+ says \d",
+        "store_global(p + t, float(uniform(t / 32)));",
+    ),
+    "a number that some lanes do not give": (
+        "if (t % 2) return; store_global(p + t, float(uniform(3)));",
+        "missing lanes",
+        r"uniform",
+        "store_global(p + t, float(uniform(3)));",
+    ),
     "lanes that arrive at two barriers": (
         "if (t < 32) barrier_numbered_arrive(1 + t % 2, 64); else barrier_numbered(1, 64);",
         "divergence",

@@ -4,9 +4,11 @@ number of 16 bytes follow each other without a gap, and meet no bank twice howev
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,16 @@ from test_box_order import shifted, transposed, wider
 
 from benchmarking import benchmark
 from roads import Road, compiled
+from treadle.compiler import main as cli
 from treadle.compiler.gates.traffic import traffic_of
 from treadle.compiler.layouts.accesses import matrix_rows
 from treadle.compiler.layouts.conflicts import wavefronts
 from treadle.compiler.layouts.tiles import PERIOD_BYTES, Tile
+from treadle.compiler.sass import find_disassembler
 from treadle.dialects.cuda.layout import rows_layout
 from treadle.dialects.cuda.products import has_half_step, least_depth
 from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.nvcc import release_of
 
 programs = benchmark("programs")
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
@@ -123,3 +128,30 @@ func.func @product(%A: {type(left)}, %B: {type(right)}) -> {made}
         inputs = [view(each) for each in road.inputs({"m": 70, "n": 90})]
         for verdict in road.verdicts(inputs, {"m": 70, "n": 90}):
             assert verdict.ok, verdict
+
+
+LAYOUTS = Path(__file__).parents[1] / "docs/layouts.md"
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.skipif(find_disassembler() is None, reason="cuobjdump is not installed")
+def test_the_table_of_the_documentation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the tool tells now, of the compiler that the table names."""
+    page = LAYOUTS.read_text(encoding="utf-8")
+    table = page[page.index("| attention, heads of 40, A100") :].split("\n\n")[0]
+    release = re.search(r"nvcc (\S+) ", table)
+    assert release is not None
+    if release_of("nvcc") != release[1]:
+        pytest.skip(f"the table is of nvcc {release[1]}")
+    program = tmp_path / "attention.mlir"
+    program.write_text(programs.attention(40))
+    assert cli.main(["compile", str(program), "--machine", "a100", "--report", "-o", str(tmp_path / "out.cu")]) == 0
+    said = capsys.readouterr().out
+    for row, pattern in (
+        ("instructions of a turn beside products", r"not products +(\d+)"),
+        ("registers of a thread", r"(\d+) registers, 0 bytes spilled a thread; ([\d,]+) bytes of shared memory"),
+    ):
+        (line,) = (line for line in table.splitlines() if row in line)
+        told = re.search(pattern, said)
+        assert told is not None
+        assert line.split("|")[-2].strip() == "; ".join(told.groups())

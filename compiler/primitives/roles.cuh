@@ -1,11 +1,11 @@
 // primitive: uniform; from: sm_90
 // A number that is the same in all lanes of the warp, known to be so: it lives in a uniform register.
 // PTX ISA 9.7.9.6, shfl.sync.idx.
-__device__ __forceinline__ int uniform(int number) {
+__device__ __forceinline__ int uniform(int number AND_LINE) {
 #ifndef TREADLE_EMULATOR
   return __shfl_sync(0xffffffffu, number, 0);
 #else
-  return number;
+  return emu::uniform(number, line);
 #endif
 }
 

@@ -157,6 +157,8 @@ void execute(unsigned first, unsigned last, const Request& request) {
       return store_matrix(first, lanes);
     else if (operation == VOTE)
       vote(lanes);
+    else if (operation == UNIFORM)
+      ;  // the lanes agree, or have been reported
     else if (operation == ELECT)
       elect(first, last);
     else if (operation == REGISTERS)

@@ -43,6 +43,7 @@ enum Operation : int {
   TENSOR_MULTICAST,   // what a tensor_load brings to other blocks
   BARRIER_ARRIVE,     // at a named barrier
   VOTE,               // of a warp
+  UNIFORM,            // a number that all lanes of a warp have
   OPERATIONS
 };
 
@@ -181,6 +182,11 @@ inline bool any_lane(bool holds, int line) {
   uint32_t own = holds, any = 0;
   meet({VOTE, line, &any, &own, nullptr, 0});
   return any != 0;
+}
+
+inline int uniform(int number, int line) {
+  meet({UNIFORM, line, nullptr, nullptr, nullptr, number});
+  return number;
 }
 
 template <int COUNT, bool TRANSPOSED>

@@ -57,6 +57,7 @@ _KINDS = (
     "tensor_multicast",
     "barrier_named_arrive",
     "any_lane",
+    "uniform",
 )
 _COPY_ASYNC_SHARED = 5
 
