@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
-from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ExtentOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.contract import is_computed_with
 from treadle.dialects.diagram.formats import FORMAT_BYTES
@@ -68,9 +68,6 @@ class KernelPlan:
     def wide_axes(self, value: SSAValue) -> tuple[str, ...]:
         """Axes of a tile along which it has more than one element."""
         return tuple(axis for axis in axes_of(value.type) if self.pieces[axis] != 1)
-
-    def is_reduced(self, axis: str) -> bool:
-        return any(isinstance(op, ReduceOp) and axis in op.over_axes for op in self.kernel.walk())
 
 
 def plan_kernel(kernel: KernelOp) -> KernelPlan:

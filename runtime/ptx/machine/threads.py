@@ -14,7 +14,7 @@ from treadle.runtime.ptx.machine.meanings import MOVED
 from treadle.runtime.ptx.types import Array, Lanes
 
 if TYPE_CHECKING:
-    from treadle.runtime.ptx.machine.blocks import Block
+    pass
 
 __all__ = ["WARP", "Lanes", "Threads"]
 
@@ -66,12 +66,6 @@ class Threads:
         """That each warp is here with 32 threads, so that `values.reshape(-1, 32)` has a row for each (PtxFault)."""
         if self.count != self.machine.size or self.machine.thread_count % WARP:
             self.check(self.present == (1 << WARP) - 1, "a warp executes it of which fewer than 32 threads are there")
-
-    def by_block(self) -> Iterator[tuple[Block, Threads]]:
-        """The threads of each block."""
-        slots = self.machine.slot[self.select]
-        for slot in np.unique(slots):
-            yield self.machine.blocks[slot], self.subset(slots == slot)
 
     def by_warp(self) -> Iterator[tuple[int, Threads]]:
         """The threads of each warp."""
