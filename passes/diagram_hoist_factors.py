@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -150,57 +151,100 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Pe
     if sum.init is not None:
         return
     operands = operands_of(sum)
-    splitter = Splitter(function, sum, peaks)
+    splits = _splits_in_range(function, sum, operands, Splitter(function, sum, peaks))
+    if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
+        return
+    above, below = without_constants_of_both(
+        [factor for split in splits for factor in split.above], [factor for split in splits for factor in split.below]
+    )
+    if (why := _why_they_stay(sum, operands, splits, above)) is not None:
+        return _stays(function, sum, *why)
+    rows, guarded = PresentRows(sum), bool(absences_of(operands))
+    guard = _told_of_rows(sum, operands, splits, above, below, rows) if guarded else RowGuard([], None, [])
+    if not isinstance(guard, RowGuard):
+        return _stays(function, sum, *guard)
+    if not guarded and not (not below and all(isinstance(factor, Constant) for factor in above)):
+        guard = RowGuard(_extents(sum, operands), None, [])
+    _scale_after(function, sum, splits, (above, below), guard, rows)
+
+
+def _splits_in_range(
+    function: func.FuncOp, sum: ContractOp | ReduceOp, operands: Sequence[SSAValue], splitter: Splitter
+) -> list[Split]:
+    """What moves past a sum of each array, without what keeps numbers in the range of f32."""
     splits = [splitter.split(Leaf(operand)) for operand in operands]
     for i, split in enumerate(splits):
         if not stay_in_range(splits) and split.moves:
             _stays(function, sum, (*split.above, *split.below), "with others, they keep numbers in the range of f32")
             splits[i] = Split(Leaf(operands[i]))
-    if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
-        return
+    return splits
+
+
+_Why: TypeAlias = tuple[Sequence[Expression], str]
+"""Factors that stay in a sum, and why."""
+
+
+def _why_they_stay(
+    sum: ContractOp | ReduceOp, operands: Sequence[SSAValue], splits: Sequence[Split], above: Sequence[Expression]
+) -> _Why | None:
     if isinstance(_sum_format(sum), Float16Type):
-        _stays(function, sum, (), "it is kept in f16 and might overflow without them")
-        return
-    above, below = without_constants_of_both(
-        [factor for split in splits for factor in split.above], [factor for split in splits for factor in split.below]
-    )
+        return (), "it is kept in f16 and might overflow without them"
     if (infinite := next(filter(may_be_infinite, above), None)) is not None:
-        _stays(function, sum, [infinite], "it may be infinite, and zero times infinity is no number")
-        return
-    guarded = bool(absences_of(operands))
-    if guarded and (none := next((each for each in above if not is_number_of_nothing(each)), None)) is not None:
-        reason = "every element of a row may be absent, where it may be no number and the sum is zero"
-        _stays(function, sum, [none], reason)
-        return
+        return [infinite], "it may be infinite, and zero times infinity is no number"
+    none = next((each for each in above if not is_number_of_nothing(each)), None)
+    if none is not None and absences_of(operands):
+        return [none], "every element of a row may be absent, where it may be no number and the sum is zero"
     if (lost := _axis_lost(sum, splits)) is not None:
-        _stays(function, sum, (), f"nothing that would be left to sum varies along '{lost}'")
-        return
-    rests_of = [split.rest for split in splits]
-    witnesses = [witness_of(each, sum, rests_of, operands) for each in below] if guarded else []
+        return (), f"nothing that would be left to sum varies along '{lost}'"
+    return None
+
+
+def _told_of_rows(
+    sum: ContractOp | ReduceOp,
+    operands: Sequence[SSAValue],
+    splits: Sequence[Split],
+    above: Sequence[Expression],
+    below: Sequence[Expression],
+    rows: PresentRows,
+) -> RowGuard | _Why:
+    """What tells rows without elements, of which conditions may leave nothing; or why factors stay, as nothing does."""
+    witnesses = [witness_of(each, sum, [split.rest for split in splits], operands) for each in below]
     untold = next((each for each, found in zip(below, witnesses, strict=False) if found is None), None)
     peak = next((each for each in above if is_peak(each) and not isinstance(each, Constant)), None)
-    rows = PresentRows(sum)
-    there = rows.write() if guarded and peak is not None else None
-    if guarded and there is None and (unsafe := untold or peak) is not None:
-        reason = "a row without elements may make it no number"
-        if untold is not None:
-            reason = "every element of a row may be absent, and then nothing says what it would divide"
-        _stays(function, sum, [unsafe], reason)
-        return
-    rests = [Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
-    new_sum = _sum_of(sum, [rest.value for rest in rests])
-    guards = [] if guarded else [ExtentOp(axis) for axis in sum.over_axes if may_be_empty(axis, operands)]
-    if not below and all(isinstance(factor, Constant) for factor in above):
-        guards = []
-    for extent in guards:
+    there = rows.write() if peak is not None else None
+    if there is None and (unsafe := untold or peak) is not None:
+        if untold is None:
+            return [unsafe], "a row without elements may make it no number"
+        return [unsafe], "every element of a row may be absent, and then nothing says what it would divide"
+    return RowGuard([], there, witnesses)
+
+
+def _extents(sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> list[ExtentOp]:
+    """The sizes of the axes of a sum that may have no element."""
+    made = [ExtentOp(axis) for axis in sum.over_axes if may_be_empty(axis, operands)]
+    for extent in made:
         extent.location = sum.location
         extent.result.name_hint = fresh_hint(sum.result, f"extent_{extent.axis.data}")
-    guard = RowGuard(guards, there, witnesses)
+    return made
+
+
+def _scale_after(
+    function: func.FuncOp,
+    sum: ContractOp | ReduceOp,
+    splits: Sequence[Split],
+    factors: tuple[Sequence[Expression], Sequence[Expression]],
+    guard: RowGuard,
+    rows: PresentRows,
+) -> None:
+    """Replace a sum by one of what stays, and a map that multiplies it by the factors above and divides by those
+    below."""
+    operands, (above, below), guarded = operands_of(sum), factors, bool(absences_of(operands_of(sum)))
+    rests = [Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
+    new_sum = _sum_of(sum, [rest.value for rest in rests])
     scaled = scale(Leaf(new_sum.results[0]), above, below, guard)
-    hint = sum.result.name_hint
-    new = build_map(scaled, sum.result.type, hint, sum.location)
-    noted = _noted_of_sum(sum, [*above, *below], splits, guards, guarded and bool(below))
-    made = [*(op for rest in rests for op in rest.ops), new_sum, *guards, *rows.made, new]
+    new = build_map(scaled, sum.result.type, sum.result.name_hint, sum.location)
+    noted = _noted_of_sum(sum, [*above, *below], splits, guard.extents, guarded and bool(below))
+    made = [*(op for rest in rests for op in rest.ops), new_sum, *guard.extents, *rows.made, new]
     replace(sum, made, new.result)
     erase_unused(operands)
     note(function, PASS, *noted)

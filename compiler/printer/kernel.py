@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from xdsl.dialects import arith, scf, tensor
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -184,105 +185,14 @@ class KernelPrinter(KernelWriter):
     # -- operations --------------------------------------------------------------------------------
 
     def _operation(self, op: Operation) -> None:
-        match op:
-            case arith.ConstantOp():
-                arithmetic.print_constant(self, op)
-            case arith.CeilDivUIOp():
-                arithmetic.print_ceiling_division(self, op)
-            case arith.FloorDivSIOp() | arith.CeilDivSIOp():
-                arithmetic.print_signed_division(self, op)
-            case arith.MaxSIOp() | arith.MinSIOp():
-                arithmetic.print_larger_or_smaller(self, op)
-            case arith.SelectOp():
-                arithmetic.print_select(self, op)
-            case arith.CmpiOp():
-                arithmetic.print_comparison(self, op)
-            case arith.IndexCastOp():
-                arithmetic.print_index_cast(self, op)
-            case tensor.ExtractOp():
-                arithmetic.define_index(self, op, self.values[op.tensor])
-            case cuda.BlockIndexOp():
-                self.comment_of(op)
-                arithmetic.define_index(self, op, "int64_t(blockIdx.x)")
-            case cuda.GridSizeOp():
-                arithmetic.define_index(self, op, "int64_t(gridDim.x)")
-            case scf.ForOp():
-                print_loop(self, op)
-            case scf.IfOp():
-                print_branch(self, op)
-            case scf.YieldOp():
-                print_yield(self, op)
-            case FillOp():
-                elementwise.print_fill(self, op)
-            case cuda.IndexOp():
-                elementwise.print_index(self, op)
-            case MapOp() if scaled_start(op.result) is not None:
-                pass  # the sum after it begins with the product
-            case MapOp() if is_summand(op):
-                pass  # the reduction makes its elements
-            case MapOp():
-                elementwise.print_map(self, op)
-            case CastOp():
-                elementwise.print_cast(self, op)
-            case cuda.MaskOp():
-                print_mask(self, op)
-            case ReduceOp():
-                print_reduce(self, op)
-            case cuda.ExchangeOp():
-                print_exchange(self, op)
-            case cuda.ExceedsOp():
-                print_exceeds(self, op)
-            case cuda.CombineOp():
-                print_combine(self, op)
-            case cuda.PartsOp():
-                self.values[op.result] = self.values[op.value]
-            case cuda.ProductOp():
-                ProductPrinter(self).print(op)
-            case cuda.SharedOp():
-                print_shared(self, op)
-            case cuda.StageOp():
-                print_stage(self, op)
-            case cuda.SelectOp():
-                print_select(self, op)
-            case cuda.SelectedOp():
-                print_selected(self, op)
-            case cuda.SelectedBeforeOp():
-                print_selected_before(self, op)
-            case cuda.KeepOp():
-                pass
-            case cuda.ReadOp():
-                self._read(op)
-            case cuda.ReadClusterOp():
-                TilePrinter(self).read(op, self.declare(op.result))
-            case cuda.WriteOp() if is_boxed(op.destination.type):
-                print_boxed_write(self, op)
-            case cuda.WriteOp():
-                TilePrinter(self).write(op)
-            case cuda.AcquireOp() if isinstance(copy := op.next_op, cuda.CopyOp) and wait_within(copy) is op:
-                pass
-            case cuda.CopyOp():
-                self.accesses.copy(op)
-            case cuda.LoadOp():
-                self.accesses.load(op)
-            case cuda.StoreOp():
-                self.accesses.store(op)
-            case cuda.BarrierOp():
-                self.meet(op)
-            case cuda.CommitOp():
-                self.text.line(f"{self.call('copy_async_commit')}();")
-            case cuda.WaitOp():
-                self.text.line(f"{self.call('copy_async_wait')}<{op.pending.data}>();")
-            case _ if op.name in arithmetic.INDEX_OPERATORS:
-                arithmetic.print_binary(self, op)
-            case _ if not (self.warpgroups.print(op) or print_on_the_way_out(self, op)):
-                raise Refusal(op, f"'{op.name}' has no CUDA C: lower it before printing")
-            case _:
-                pass
-
-    def _read(self, op: cuda.ReadOp) -> None:
-        name = self.declare(op.result)
-        if not ProductPrinter(self).read_left_operand(op, name) and not read_accumulator(self, op, name):
-            TilePrinter(self).read(op, name)
+        if _is_printed_elsewhere(op):
+            return
+        if (printed := PRINTED.get(type(op))) is not None:
+            printed(self, op)
+        elif op.name in arithmetic.INDEX_OPERATORS:
+            arithmetic.print_binary(self, op)
+        elif not (self.warpgroups.print(op) or print_on_the_way_out(self, op)):
+            raise Refusal(op, f"'{op.name}' has no CUDA C: lower it before printing")
 
     def meet(self, op: Operation) -> None:
         if self.roles is not None and self.roles.is_ancestor(op):
@@ -305,3 +215,92 @@ def _of_entry(type: str) -> str:
 
 def _stores_to(op: Operation, buffer: SSAValue) -> bool:
     return isinstance(op, cuda.StoreOp | cuda.CopyOp) and op.destination is buffer
+
+
+# -- which part prints an operation ----------------------------------------------------------------
+
+
+def _is_printed_elsewhere(op: Operation) -> bool:
+    match op:
+        case MapOp() if scaled_start(op.result) is not None:
+            return True  # the sum after it begins with the product
+        case MapOp():
+            return is_summand(op)  # the reduction makes its elements
+        case cuda.AcquireOp() if isinstance(copy := op.next_op, cuda.CopyOp):
+            return wait_within(copy) is op
+        case _:
+            return isinstance(op, cuda.KeepOp)
+
+
+def _block_index(printer: KernelPrinter, op: cuda.BlockIndexOp) -> None:
+    printer.comment_of(op)
+    arithmetic.define_index(printer, op, "int64_t(blockIdx.x)")
+
+
+def _parts(printer: KernelPrinter, op: cuda.PartsOp) -> None:
+    printer.values[op.result] = printer.values[op.value]
+
+
+def _read(printer: KernelPrinter, op: cuda.ReadOp) -> None:
+    name = printer.declare(op.result)
+    if not ProductPrinter(printer).read_left_operand(op, name) and not read_accumulator(printer, op, name):
+        TilePrinter(printer).read(op, name)
+
+
+def _write(printer: KernelPrinter, op: cuda.WriteOp) -> None:
+    if is_boxed(op.destination.type):
+        print_boxed_write(printer, op)
+    else:
+        TilePrinter(printer).write(op)
+
+
+def _commit(printer: KernelPrinter, _: cuda.CommitOp) -> None:
+    printer.text.line(f"{printer.call('copy_async_commit')}();")
+
+
+def _wait(printer: KernelPrinter, op: cuda.WaitOp) -> None:
+    printer.text.line(f"{printer.call('copy_async_wait')}<{op.pending.data}>();")
+
+
+PRINTED: dict[type[Operation], Callable[[KernelPrinter, Any], None]] = {
+    arith.ConstantOp: arithmetic.print_constant,
+    arith.CeilDivUIOp: arithmetic.print_ceiling_division,
+    arith.FloorDivSIOp: arithmetic.print_signed_division,
+    arith.CeilDivSIOp: arithmetic.print_signed_division,
+    arith.MaxSIOp: arithmetic.print_larger_or_smaller,
+    arith.MinSIOp: arithmetic.print_larger_or_smaller,
+    arith.SelectOp: arithmetic.print_select,
+    arith.CmpiOp: arithmetic.print_comparison,
+    arith.IndexCastOp: arithmetic.print_index_cast,
+    tensor.ExtractOp: lambda printer, op: arithmetic.define_index(printer, op, printer.values[op.tensor]),
+    cuda.BlockIndexOp: _block_index,
+    cuda.GridSizeOp: lambda printer, op: arithmetic.define_index(printer, op, "int64_t(gridDim.x)"),
+    scf.ForOp: print_loop,
+    scf.IfOp: print_branch,
+    scf.YieldOp: print_yield,
+    FillOp: elementwise.print_fill,
+    cuda.IndexOp: elementwise.print_index,
+    MapOp: elementwise.print_map,
+    CastOp: elementwise.print_cast,
+    cuda.MaskOp: print_mask,
+    ReduceOp: print_reduce,
+    cuda.ExchangeOp: print_exchange,
+    cuda.ExceedsOp: print_exceeds,
+    cuda.CombineOp: print_combine,
+    cuda.PartsOp: _parts,
+    cuda.ProductOp: lambda printer, op: ProductPrinter(printer).print(op),
+    cuda.SharedOp: print_shared,
+    cuda.StageOp: print_stage,
+    cuda.SelectOp: print_select,
+    cuda.SelectedOp: print_selected,
+    cuda.SelectedBeforeOp: print_selected_before,
+    cuda.ReadOp: _read,
+    cuda.ReadClusterOp: lambda printer, op: TilePrinter(printer).read(op, printer.declare(op.result)),
+    cuda.WriteOp: _write,
+    cuda.CopyOp: lambda printer, op: printer.accesses.copy(op),
+    cuda.LoadOp: lambda printer, op: printer.accesses.load(op),
+    cuda.StoreOp: lambda printer, op: printer.accesses.store(op),
+    cuda.BarrierOp: lambda printer, op: printer.meet(op),
+    cuda.CommitOp: _commit,
+    cuda.WaitOp: _wait,
+}
