@@ -222,26 +222,37 @@ class ScalarPrinter:
         return self.declare(type, value.name_hint, text)
 
     def _compute(self, op: Operation, operands: list[str]) -> str:
+        for compute in (self._by_name, self._of_floats, self._of_integers, self._converted):
+            if (text := compute(op, operands)) is not None:
+                return text
+        raise Refusal(op, f"'{op.name}' in the body of a map has no CUDA C: use another operation, or add it")
+
+    def _call(self, name: str, *operands: str) -> str:
+        """A call of a primitive, which is then printed, too."""
+        self.uses.add(name)
+        return f"{name}({', '.join(_bare(operand) for operand in operands)})"
+
+    def _by_name(self, op: Operation, operands: list[str]) -> str | None:
+        """What tables tell."""
         if op.name in WRAPPED and op.results[0].type == i32 and not _stays_in_32_bits(op):
-            self.uses.add(WRAPPED[op.name])
-            return f"{WRAPPED[op.name]}({_bare(operands[0])}, {_bare(operands[1])})"
+            return self._call(WRAPPED[op.name], *operands)
         if op.name in BINARY:
             return f"({operands[0]} {BINARY[op.name]} {operands[1]})"
-        if op.name in CALLS:
-            name = CALLS[op.name]
-            if name in OF_INTEGERS and op.results[0].type != i32:
-                raise Refusal(op, f"'{op.name}' in the body of a map computes in i32, not in {op.results[0].type}")
-            if name in PRIMITIVES:
-                self.uses.add(name)
-            return f"{name}({', '.join(_bare(operand) for operand in operands)})"
+        if (name := CALLS.get(op.name)) is None:
+            return None
+        if name in OF_INTEGERS and op.results[0].type != i32:
+            raise Refusal(op, f"'{op.name}' in the body of a map computes in i32, not in {op.results[0].type}")
+        if name in PRIMITIVES:
+            return self._call(name, *operands)
+        return f"{name}({', '.join(_bare(operand) for operand in operands)})"
+
+    def _of_floats(self, op: Operation, operands: list[str]) -> str | None:
         match op:
             case arith.DivfOp() if (number := _reciprocals(op)) is not None:
-                self.uses.add("rcp_approx")
-                reciprocal = f"rcp_approx({_bare(operands[1])})"
+                reciprocal = self._call("rcp_approx", operands[1])
                 return reciprocal if number == 1 else f"({operands[0]} * {reciprocal})"
             case arith.DivfOp():
-                self.uses.add("divide")
-                return f"divide({_bare(operands[0])}, {_bare(operands[1])})"
+                return self._call("divide", *operands)
             case math.ExpOp():
                 self.uses.add("exp2_approx")
                 return f"exp2_approx({operands[0]} * {float_literal(LOG2_E)})"
@@ -249,20 +260,27 @@ class ScalarPrinter:
                 negative = operands[0].startswith("-")  # two signs would be a decrement
                 return f"(-({operands[0]}))" if negative else f"(-{operands[0]})"
             case arith.MaximumfOp() | arith.MinimumfOp():
-                name = "maximum" if isinstance(op, arith.MaximumfOp) else "minimum"
-                self.uses.add(name)
-                return f"{name}({_bare(operands[0])}, {_bare(operands[1])})"
+                return self._call("maximum" if isinstance(op, arith.MaximumfOp) else "minimum", *operands)
+            case arith.CmpfOp():
+                return self._compare_floats(op, operands)
+            case _:
+                return None
+
+    def _of_integers(self, op: Operation, operands: list[str]) -> str | None:
+        """And choices, of either."""
+        match op:
             case arith.MaxSIOp() | arith.MinSIOp():
                 sign = ">" if isinstance(op, arith.MaxSIOp) else "<"
                 return f"({operands[0]} {sign} {operands[1]} ? {operands[0]} : {operands[1]})"
             case arith.SelectOp():
                 return f"({operands[0]} ? {operands[1]} : {operands[2]})"
-            case arith.CmpfOp():
-                return self._compare_floats(op, operands)
-            case arith.CmpiOp():
-                predicate = op.predicate.value.data
-                if predicate < len(INTEGER_PREDICATES):
-                    return f"({operands[0]} {INTEGER_PREDICATES[predicate]} {operands[1]})"
+            case arith.CmpiOp() if (predicate := op.predicate.value.data) < len(INTEGER_PREDICATES):
+                return f"({operands[0]} {INTEGER_PREDICATES[predicate]} {operands[1]})"
+            case _:
+                return None
+
+    def _converted(self, op: Operation, operands: list[str]) -> str | None:
+        match op:
             case arith.ExtFOp():
                 return operands[0]
             case arith.ExtSIOp() if op.input.type == i1:
@@ -281,8 +299,7 @@ class ScalarPrinter:
             case arith.SIToFPOp() | arith.UIToFPOp() if op.input.type != i1:
                 return f"float({_bare(operands[0])})"
             case _:
-                pass
-        raise Refusal(op, f"'{op.name}' in the body of a map has no CUDA C: use another operation, or add it")
+                return None
 
     def _compare_floats(self, op: arith.CmpfOp, operands: list[str]) -> str:
         """C's comparisons are ordered, but for `!=`; an unordered one is the negation of the opposite."""
