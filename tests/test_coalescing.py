@@ -310,6 +310,14 @@ def test_dealt_by_sectors_no_way_has_fewer(start: int, bytes: int) -> None:
             assert all(len(request) <= 32 for request in dealt)
 
 
+@pytest.mark.parametrize("apart", [16, 32, 48])
+@pytest.mark.parametrize("width", [8, 2, 1])
+def test_where_every_row_begins_a_sector_no_slot_is_empty(apart: int, width: int) -> None:
+    """32 bytes of each, next to each other or whole sectors apart: all lanes of a request take part."""
+    dealt = list(sector_requests({"q": 32, "d": 16}, {"q": apart, "d": 1}, 0, width, 2))
+    assert [len(request) for request in dealt] == [32] * (32 * 16 // width // 32)
+
+
 def test_elements_without_neighbours_go_where_they_are_near() -> None:
     """Nothing lies together: rows of columns 2 apart take half of each sector, and lanes run along them."""
     (first, *_) = sector_requests({"q": 64, "d": 64}, {"q": 128, "d": 2}, 0, 1, 2)

@@ -74,7 +74,10 @@ class SectorOrder:
             every = [(abs(last - line) if 0 <= line < lines else line, at) for line, at in every]
         else:
             turns = lines > 1 and length % (PERIOD_BYTES // self.element_bytes) == 0
-            span = length if turns else -(-(length + sector - self.width) // sector) * sector
+            before = (
+                sector - self.width if first or stride % sector else 0
+            )  # at most, if not every line begins a sector
+            span = length if turns else -(-(length + before) // sector) * sector
             every = [(line, at - (first + line * stride) % sector) for line, at in self._dealt(lines, span, sector)]
             every = [(line, at % span) for line, at in every] if turns else every
         return [(line, at) if 0 <= line < lines and 0 <= at < length else None for line, at in every]

@@ -94,7 +94,7 @@ cuda.kernel @few_sums (%S: !S) threads 128 shared 16384 {
 // CHECK-SAME: #hierarchy.step<"coalescing", "copy of A[m, k] to shared memory in @move", "a vector that divides addresses, strides, sizes and pieces never leaves a row", "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines">
 // CHECK-SAME: "copy of B[m, k] to shared memory in @move", {{[^>]*}}, "8 bytes a thread where aligned,
 // CHECK-SAME: "copy of E[m, n] to registers in @move", {{[^>]*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines; elsewhere through shared memory, sector by sector">
-// CHECK-SAME: "copy of C[m, n] to registers in @move", {{[^>]*}}, "4 bytes a thread where aligned, 2 sectors a request, the fewest, through shared memory">
+// CHECK-SAME: "copy of C[m, n] to registers in @move", {{[^>]*}}, "4 bytes a thread where aligned, 4 sectors a request, the fewest, in whole lines, through shared memory">
 // CHECK-SAME: "copy of D[m, n] to registers in @move",
 // CHECK-SAME: "copy of D[m, n] from registers in @move",
 // CHECK-SAME: "copy of S[m, n] from registers in @sums", {{[^>]*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines, through shared memory; instructions, wavefronts and waits of a block: 572 for whole lines, 576 as lanes hold it">

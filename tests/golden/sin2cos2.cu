@@ -264,7 +264,8 @@ struct sector_order {
     const bool near = (first || skew) && apart >= length && apart < length + SECTOR;
     by_columns = WIDTH == 1 && turned && row_stride == 1 && !near;
     const bool is_whole = !together || (lines > 1 && length % (4 * SECTOR) == 0);
-    span = near ? int(apart) : is_whole ? length : (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR;
+    const int before = first || skew ? SECTOR - WIDTH : 0;  // at most, in the sector that a line begins in
+    span = near ? int(apart) : is_whole ? length : (length + before + SECTOR - 1) / SECTOR * SECTOR;
     last = near && stride < 0 ? lines - 1 : 0;
     offset = near ? int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR) : 0;
     if (near) first = skew = 0;
