@@ -10,13 +10,15 @@ from typing import IO
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from treadle.compiler.errors import InternalError, TreadleError, describe, mistake
 from treadle.compiler.files import check_output, write_whole
+from treadle.compiler.overrides import check_options
 from treadle.compiler.source import LocatingParser
-from treadle.compiler.universe import PASSES
+from treadle.compiler.universe import PASSES, loader
 
 _KNOWN_BY_MESSAGE = ("Unrecognized passes", "Unrecognized file extension", "Provided arguments", "Incompatible types")
 """What xDSL says with a bare ValueError about a command line."""
@@ -50,6 +52,9 @@ class TreadleOptMain(xDSLOptMain):
         return parser.parse_module(not self.args.no_implicit_module)
 
     def setup_pipeline(self) -> None:
+        for spec in parse_pipeline(self.args.passes or ""):
+            if spec.name in PASSES:
+                check_options(loader(PASSES[spec.name])(), spec)
         super().setup_pipeline()
         stock = self.pipeline.callback
 

@@ -18,6 +18,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 from treadle.compiler.counting import counted
 from treadle.compiler.errors import InternalError, TreadleError, describe, failing_operation, label_of, mistake
 from treadle.compiler.machines import DEFAULT_MACHINE
+from treadle.compiler.overrides import check_options, overridden
 from treadle.compiler.source import make_context
 from treadle.compiler.universe import PASSES, TARGETS, loader
 from treadle.dialects.hierarchy.schedule import StepAttr
@@ -65,12 +66,17 @@ class Options:
     """Whether operations may share a kernel; without, each is one of its own."""
     passes: tuple[ArgSpec, ...] = ()
     """The passes of a derivation to replay in place of the pipeline's own."""
+    overrides: tuple[ArgSpec, ...] = ()
+    """Options of single passes, over those that the pipeline, or the derivation, gives them."""
 
 
 def pipeline(options: Options) -> tuple[ArgSpec, ...]:
-    """Every pass, in order, and why there."""
-    if options.passes:
-        return _replayed(options)
+    """Every pass, in order, with its options (TreadleError if options are given for one that is not there)."""
+    return overridden(_replayed(options) if options.passes else _in_order(options), options.overrides)
+
+
+def _in_order(options: Options) -> tuple[ArgSpec, ...]:
+    """The passes of the pipeline, and why there."""
     return (
         _set_machine(options),
         _set_sizes(options),
@@ -242,7 +248,9 @@ def make_pass(spec: ArgSpec) -> ModulePass:
     """A pass of treadle's by its name and options, or else one of xDSL's (TreadleError)."""
     factory = loader(PASSES[spec.name]) if spec.name in PASSES else _upstream_pass(spec.name)
     try:
-        return factory().from_spec(spec)
+        made = factory()
+        check_options(made, spec)
+        return made.from_spec(spec)
     except (ValueError, ImportError, AttributeError) as error:
         raise TreadleError(f"pass '{spec.name}': {error}") from error
 

@@ -20,9 +20,11 @@ from treadle.compiler.layouts.sectors import Traffic
 from treadle.compiler.layouts.vectors import ladder
 from treadle.compiler.lowering.conversions import staging_rows, staging_wavefronts
 from treadle.compiler.lowering.leaving import Ways, ways_of
+from treadle.compiler.lowering.whole_lines import lines_of
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
+from treadle.dialects.cuda.kernel import FEWEST_SECTORS, NARROW
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.meetings import have_met
 from treadle.dialects.cuda.staging import EVERYWHERE
@@ -38,6 +40,9 @@ ALL_OF_SHARED = 1 << 20
 BY_LANES = (
     "its rows lie at quotients, or in a view that leaves its array: lanes fill boxes row by row, which share sectors"
 )
+
+MOST_ROUNDS = 4
+"""How often variants are found anew, which are seven at most."""
 
 TILE_UNIT = 128
 """Bytes that tiles begin at multiples of."""
@@ -57,21 +62,39 @@ def stage(
     Results of words go through shared memory in all variants where that is the cheaper way to whole lines, and takes no
     block from a multiprocessor; if a thread may move `most_bytes` enough.
 
-    The widths of all accesses must be known. Where warps have roles, all meet before these, and behind their products
-    the consumers: before those one warpgroup may wait for the turn that another hands on. What is loaded beside
-    products goes through shared memory only where that spares more sectors than it costs, and so do the results of
-    roles that would go so in every variant."""
-    stager = _Stager.of(kernel, machine, most_bytes)
-    places = _Places.of(kernel, machine)
-    for access in accesses:
-        access.staged = None
-    for run in _runs(accesses, kernel):
-        alone = {each: below for each in run if (below := stager.below(each, 0)) is not None}
-        places.give(run, stager, max(alone.values(), default=0))
-        if alone and all(each.staged is None for each in alone):  # the others were to meet with these
-            places.give(run, stager, 0)
-        for access in run:
-            stager.widen(access)
+    Widths become those among which alignment chooses, of `most_bytes` at most. Where warps have roles, all meet before
+    these, and the consumers before they take turns and behind their products:
+    in between one warpgroup may wait for the turn that another hands on. What is loaded beside products goes through
+    shared memory only where that spares more sectors than it costs, and so do the results of roles that would go so in
+    every variant.
+
+    In a kernel that is to have the fewest sectors nothing has to pay: what asks for a sector twice, or for a line twice
+    of which a copy would ask once, goes through shared memory wherever all may meet, and if no other place is left, in
+    all that a block may have."""
+    known: tuple[int, ...] = ()
+    for _ in range(MOST_ROUNDS):
+        for access in accesses:
+            access.staged = None
+            set_widths(access, most_bytes)
+        known = tuple(sorted({*known, *cuda.alignments(kernel)}, reverse=True))
+        stager = _Stager.of(kernel, machine, most_bytes, known)
+        places = _Places.of(kernel, machine)
+        for run in _runs(accesses, kernel):
+            alone = {each: below for each in run if (below := stager.below(each, 0)) is not None}
+            places.give(run, stager, max(alone.values(), default=0))
+            if alone and all(each.staged is None for each in alone):  # the others were to meet with these
+                places.give(run, stager, 0)
+            for access in run:
+                stager.widen(access)
+        found = cuda.alignments(kernel)
+        if not is_for_sectors(kernel) or set(found) <= set(known):
+            return
+        known = found  # wider vectors of copies make variants more, in which other accesses may ask too often
+
+
+def is_for_sectors(kernel: cuda.KernelOp) -> bool:
+    """Whether the accesses of a kernel are to ask for the fewest sectors whatever that takes."""
+    return FEWEST_SECTORS in kernel.attributes
 
 
 def why_not_staged(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int) -> str:
@@ -80,11 +103,20 @@ def why_not_staged(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int) -> s
     return _Stager.of(kernel).why_not(op, alignment)
 
 
+def told_of_sectors(op: GlobalAccess, kernel: cuda.KernelOp, most_bytes: int = WIDEST_VECTOR) -> str:
+    """In a kernel that is to have the fewest sectors: what it costs that an access goes through shared memory for them,
+    and where it asks for more, or for lines in parts, why; nothing elsewhere."""
+    stager = _Stager.of(kernel, most_bytes=most_bytes)
+    if not stager.is_for_sectors or isinstance(op, cuda.CopyOp):
+        return ""
+    return "".join(f"; {each}" for each in stager.told_of_sectors(op))
+
+
 def told_of_lines(op: GlobalAccess, kernel: cuda.KernelOp) -> str:
     """What a result of words costs a block that leaves in whole lines, beside what it costs as lanes hold it, or why it
-    does not; nothing of other accesses."""
+    does not; nothing of other accesses, and where nothing has to pay."""
     stager = _Stager.of(kernel)
-    if (ways := stager.ways(op)) is None:
+    if stager.is_for_sectors or (ways := stager.ways(op)) is None:
         return ""
     at = 0 if op.staged is None else op.staged.at.data
     through = ways.with_meetings(stager.meetings_at(op, at))
@@ -158,6 +190,8 @@ class _Places:
     kernel: cuda.KernelOp
     rooms: tuple[int, int]
     """Bytes for what lies behind an access it meets with, and for what begins anew."""
+    most: int
+    """Bytes for what has to have a place, and finds none there."""
     dead: int
     """Bytes that the kernel's own tiles take, without the barriers behind them."""
 
@@ -166,7 +200,8 @@ class _Places:
         stated = FEW_BLOCKS if kernel.resident is None else max(FEW_BLOCKS, kernel.resident.data)
         rooms = most_bytes(kernel, machine, stated), most_bytes(kernel, machine, FEW_BLOCKS)
         rings = [op.offset.data for op in kernel.body.block.ops if isinstance(op, cuda.RingOp)]
-        return cls(kernel, rooms, min(rings, default=max(rooms)))
+        most = machine.limits.shared_per_block if is_for_sectors(kernel) else 0
+        return cls(kernel, rooms, most, min(rings, default=max(rooms)))
 
     def give(self, run: Sequence[GlobalAccess], stager: _Stager, together: int) -> None:
         """Let accesses that follow each other go through tiles, if there is room: side by side, or in one place. In
@@ -183,6 +218,8 @@ class _Places:
                 access.staged = stager.staged(access, self._behind_those_of_others, min(self.dead, self.rooms[1]), anew)
             if access.staged is None:
                 access.staged = stager.staged(access, self._behind, self.rooms[1], anew)
+            if access.staged is None and self.most:
+                access.staged = stager.staged(access, self._behind, self.most, anew)
             before = access
 
     @property
@@ -213,12 +250,23 @@ class _Stager:
     known: dict[_Alike, int | None] = field(default_factory=dict[_Alike, int | None])
 
     @classmethod
-    def of(cls, kernel: cuda.KernelOp, machine: Machine | None = None, most_bytes: int = WIDEST_VECTOR) -> _Stager:
-        return cls(kernel, cuda.alignments(kernel), any(map(_multiplies, kernel.walk())), most_bytes, machine)
+    def of(
+        cls,
+        kernel: cuda.KernelOp,
+        machine: Machine | None = None,
+        most_bytes: int = WIDEST_VECTOR,
+        variants: tuple[int, ...] | None = None,
+    ) -> _Stager:
+        multiplies = any(map(_multiplies, kernel.walk()))
+        return cls(kernel, variants or cuda.alignments(kernel), multiplies, most_bytes, machine)
 
     @property
     def of_roles(self) -> bool:
         return cuda.roles_of(self.kernel) is not None
+
+    @property
+    def is_for_sectors(self) -> bool:
+        return is_for_sectors(self.kernel)
 
     def staged(self, op: GlobalAccess, at: int, room: int, together: int) -> cuda.StagedAttr | None:
         """How an access goes through a tile that lies `at` so many bytes, and ends within `room`; None if it need not,
@@ -233,17 +281,24 @@ class _Stager:
 
     def _in_lines(self, op: GlobalAccess, at: int, room: int) -> cuda.StagedAttr | None:
         """How a result of words leaves in whole lines, 16 bytes a thread, in all variants; None if lanes make it as
-        cheap as they hold it, or if the tile would take a block from a multiprocessor."""
+        cheap as they hold it, or if the tile would take a block from a multiprocessor (where it has to pay)."""
         ways = self.ways(op)
-        if ways is None or ways.with_meetings(self.meetings_at(op, at)) >= ways.held:
+        if ways is None or not self._pays(ways, self.meetings_at(op, at)):
             return None
         staged = cuda.StagedAttr(at, EVERYWHERE, ways.rows)
         end, own = staged.end(op.piece_type), self.kernel.shared_bytes.data
-        has_room = end <= room and self._blocks(op, max(end, own)) >= self._blocks(op, own)
-        return staged if has_room else None
+        keeps_blocks = self.is_for_sectors or self._blocks(op, max(end, own)) >= self._blocks(op, own)
+        return staged if end <= room and keeps_blocks else None
+
+    def _pays(self, ways: Ways, meetings: int) -> bool:
+        """Whether what goes in whole lines is to, around which all meet so often."""
+        return self.is_for_sectors or ways.with_meetings(meetings) < ways.held
 
     def ways(self, op: GlobalAccess) -> Ways | None:
-        """Both ways of a result of words that leaves behind all products."""
+        """Both ways of a result of words that leaves behind all products; if nothing has to pay, of any fragment."""
+        if self.is_for_sectors:
+            is_fragment = isinstance(op, cuda.LoadOp | cuda.StoreOp) and self.most_bytes >= WIDEST_VECTOR
+            return lines_of(op, cuda.threads_at(op, self.kernel)) if is_fragment else None
         if not isinstance(op, cuda.StoreOp) or not self.has_products or self.most_bytes < WIDEST_VECTOR:
             return None
         if not _is_last(op, self.kernel):
@@ -267,7 +322,7 @@ class _Stager:
         ways, staged = self.ways(op), op.staged
         if ways is None or staged is None or (staged.below.data, staged.rows) != (EVERYWHERE, ways.rows):
             return False
-        return ways.with_meetings(self.meetings_at(op, staged.at.data)) < ways.held
+        return self._pays(ways, self.meetings_at(op, staged.at.data))
 
     def widen(self, op: GlobalAccess) -> None:
         """Give what leaves in lines the vectors of its copy."""
@@ -278,7 +333,7 @@ class _Stager:
         """The bytes such that an access goes through shared memory in variants for rows aligned to fewer, if there is
         room; None if in none."""
         ways = self.ways(op)
-        if ways is not None and ways.with_meetings(1) < ways.held:
+        if ways is not None and self._pays(ways, 1):
             return EVERYWHERE
         return self._below(op, together)
 
@@ -330,6 +385,12 @@ class _Stager:
 
     def has_to_gain(self, op: GlobalAccess) -> bool:
         """Whether the way through shared memory must spare more than it costs."""
+        if self.is_for_sectors:
+            return False
+        return self._is_beside_products(op)
+
+    def _is_beside_products(self, op: GlobalAccess) -> bool:
+        """Whether others may have more to do than to wait for an access."""
         return (self.has_products and isinstance(op, cuda.LoadOp)) or (self.of_roles and max(op.width_list) == 1)
 
     def why_not(self, op: GlobalAccess, alignment: int) -> str:
@@ -348,17 +409,65 @@ class _Stager:
                     return found
         return "shared memory has no room for a tile on the way"
 
+    def told_of_sectors(self, op: GlobalAccess) -> Iterator[str]:
+        """Of an access to whose sectors all else comes second."""
+        variants = cuda.alignments(self.kernel)
+        beyond = [(each, moved) for each in variants if not (moved := self._asked(op, each)).is_fewest]
+        for alignment, moved in beyond[:1]:
+            told = f"{moved.sectors:,} sectors, the fewest are {moved.fewest_sectors:,}"
+            where = f"where rows are aligned to {alignment} bytes" if alignment else "with any strides"
+            yield f"{where} {told}: {self.why_not(op, alignment)}"
+        if (ways := self.ways(op)) is not None:
+            if self.is_in_lines(op):
+                through = ways.with_meetings(self.meetings_at(op, 0 if op.staged is None else op.staged.at.data))
+                told = f"{through:,} through a tile, {ways.held:,} as lanes hold it"
+                yield f"instructions, wavefronts and waits of a block: {told}"
+            elif not beyond:
+                yield f"lines come in parts: {self.why_not(op, variants[0])}"
+        elif op.staged is not None and self._is_beside_products(op):
+            every = [self._balance(op, each) for each in variants if op.is_staged(each)]
+            if any(each.loses for each in every):
+                most = max(every, key=lambda each: each.spared)
+                yield f"of a block, a tile on the way spares {most.spares} and costs {most.costs}"
+
+    def _asked(self, op: GlobalAccess, alignment: int) -> Traffic:
+        """What an access asks for, the way that it goes."""
+        strides, base = strides_at(op, alignment)
+        return traffic_of(op, cuda.threads_at(op, self.kernel), alignment, strides, base)
+
     def _loss(self, op: GlobalAccess, alignment: int) -> str | None:
         """Why the way does not pay; None if it does."""
+        found = self._balance(op, alignment)
+        return f"a tile on the way would spare {found.spares}, and cost {found.costs}" if found.loses else None
+
+    def _balance(self, op: GlobalAccess, alignment: int) -> _Balance:
         moved, entry = _moved(op, alignment, self.kernel), self.variants[0] if self._has_no_say(op) else alignment
         meetings, spared = self.meetings(op), moved.sectors - moved.fewest_sectors
-        costs = way_costs(op, self.kernel, alignment, entry, meetings)
-        if spared > costs - moved.requests:
-            return None
-        return (
-            f"a tile on the way would spare {spared:,} and {moved.requests:,} requests, and cost {costs:,} "
-            f"(requests, wavefronts, waits of warps at {'a barrier' if meetings == 1 else 'two barriers'})"
-        )
+        return _Balance(spared, moved.requests, way_costs(op, self.kernel, alignment, entry, meetings), meetings)
+
+
+@dataclass(frozen=True)
+class _Balance:
+    """What the way through shared memory spares a block, and what it costs."""
+
+    spared: int
+    """Sectors."""
+    requests: int
+    cost: int
+    meetings: int
+
+    @property
+    def loses(self) -> bool:
+        return self.spared <= self.cost - self.requests
+
+    @property
+    def spares(self) -> str:
+        return f"{self.spared:,} and {self.requests:,} requests"
+
+    @property
+    def costs(self) -> str:
+        barriers = "a barrier" if self.meetings == 1 else "two barriers"
+        return f"{self.cost:,} (requests, wavefronts, waits of warps at {barriers})"
 
 
 def _array_and_piece(op: GlobalAccess) -> tuple[SSAValue, Attribute]:
@@ -386,8 +495,22 @@ def _may_meet(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
     roles = cuda.roles_of(kernel)
     if roles is None or not roles.is_ancestor(op):
         return True
-    hands = cuda.ORDERING
-    return _is_last(op, kernel) and not any(isinstance(each, hands) for later in _behind(op) for each in later.walk())
+    if _is_last(op, kernel):
+        return not _take_turns(_behind(op))
+    if not is_for_sectors(kernel):
+        return False
+    if _walks_pieces(op.parent_op(), roles):  # then turns come in the same order in each, all before this
+        return not _take_turns(_behind(op))
+    return op.parent is roles.consumers.block and not _take_turns(_before(op))
+
+
+def _walks_pieces(around: Operation | None, roles: cuda.RolesOp) -> bool:
+    """Whether all consumers take the turns of a loop together, for it is over the pieces of their block."""
+    return isinstance(around, scf.ForOp) and NARROW in around.attributes and around.parent is roles.consumers.block
+
+
+def _take_turns(ops: Iterable[Operation]) -> bool:
+    return any(isinstance(each, cuda.ORDERING) for op in ops for each in op.walk())
 
 
 def _has_runs(op: GlobalAccess) -> bool:

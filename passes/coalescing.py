@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
@@ -16,13 +17,14 @@ from treadle.compiler.layouts.operations import traffic_of
 from treadle.compiler.layouts.sectors import Traffic
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
+from treadle.dialects.cuda.kernel import FEWEST_SECTORS
 from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import format_bytes, is_line
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
-from treadle.passes._staging import set_widths, stage, told_of_lines
+from treadle.passes._staging import stage, told_of_lines, told_of_sectors
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,17 @@ class CoalescingPass(ModulePass):
     and tell what sectors it then moves.
 
     The widths come from the layout algebra (`docs/layouts.md`): of a copy, the neighbours that fill rows of its tile;
-    of fragments, those that every thread holds in registers that follow each other. Legal always: a vector never
-    leaves a row, since the launch allows a width only if addresses, strides and the size of the last axis are multiples
-    of it, and here only if the piece is, too. Narrower widths serve other alignments. Where lanes, as they hold
-    elements, would ask for the same sector several times (neighbours in rows that begin anywhere, what several warps
-    hold), a fragment goes through shared memory in those variants, if there is room, and the block copies it by whole
-    sectors (`passes/_staging.py`). So does a result of words behind products in all variants, where that is the cheaper
-    way to whole lines (`compiler/lowering/leaving.py`). The derivation of the function that launches the kernel says,
-    for each access, the bytes a thread and the sectors a request, beside the fewest possible (dense arrays, symbolic
-    sizes multiples of a line).
+    of fragments, those that every thread holds in registers that follow each other. Legal always: a vector never leaves
+    a row, since the launch allows a width only if addresses, strides and the size of the last axis are multiples of it,
+    and here only if the piece is, too. Narrower widths serve other alignments. Where lanes, as they hold elements,
+    would ask for the same sector several times (neighbours in rows that begin anywhere, what several warps hold), a
+    fragment goes through shared memory in those variants, if there is room, and the block copies it by whole sectors
+    (`passes/_staging.py`). So does a result of words behind products in all variants, where that is the cheaper way to
+    whole lines (`compiler/lowering/leaving.py`). What is loaded beside products has to spare more than it costs; with
+    `minimize=sectors` nothing has to, and every fragment goes so whose lanes ask for a sector twice, or for a line in
+    parts where a copy would ask for it once (`compiler/lowering/whole_lines.py`). The derivation of the function that
+    launches the kernel says, for each access, the bytes a thread and the sectors a request, beside the fewest possible
+    (dense arrays, symbolic sizes multiples of a line).
 
     Before:
     ```
@@ -71,6 +75,9 @@ class CoalescingPass(ModulePass):
 
     max_bytes: int = 16
     """The widest vector, in bytes: a power of two, at most 16."""
+    minimize: Literal["time", "sectors"] = "time"
+    """What a fragment is taken through shared memory for: `time`, where that spares a block more than it costs, by
+    count; or `sectors`, wherever lanes ask for a sector twice or for a line in parts, whatever it costs."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.max_bytes not in (2, 4, 8, 16):
@@ -88,13 +95,13 @@ class CoalescingPass(ModulePass):
 
     def coalesce(self, accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Machine) -> list[StepAttr]:
         """Set the widths of all accesses of a kernel and which go through shared memory, and say what each moves."""
-        for access in accesses:
-            set_widths(access, self.max_bytes)
+        if self.minimize == "sectors":
+            kernel.attributes[FEWEST_SECTORS] = UnitAttr()
         stage(accesses, kernel, machine, self.max_bytes)
-        return [step_of(access, kernel) for access in accesses]
+        return [step_of(access, kernel, self.max_bytes) for access in accesses]
 
 
-def step_of(access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
+def step_of(access: GlobalAccess, kernel: cuda.KernelOp, most_bytes: int = WIDEST_VECTOR) -> StepAttr:
     """What one access moves."""
     bytes = max(access.width_list) * format_bytes(access.buffer_type)
     moved = traffic_of(access, cuda.threads_at(access, kernel))
@@ -105,7 +112,8 @@ def step_of(access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
         "coalescing",
         f"{subject(access)} in @{kernel.sym_name.data}",
         "a vector that divides addresses, strides, sizes and pieces never leaves a row",
-        f"{bytes} bytes a thread where aligned, {per_request(moved)}{elsewhere}{told_of_lines(access, kernel)}",
+        f"{bytes} bytes a thread where aligned, {per_request(moved)}{elsewhere}"
+        f"{told_of_lines(access, kernel)}{told_of_sectors(access, kernel, most_bytes)}",
     )
 
 

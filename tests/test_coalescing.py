@@ -46,6 +46,11 @@ ARITHMETIC = {
     "arith.divui": lambda a, b: a // b,
     "arith.remui": lambda a, b: a % b,
     "arith.ceildivui": lambda a, b: -(-a // b),
+    "arith.divsi": lambda a, b: a // b,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+    "arith.andi": lambda a, b: a & b,
+    "arith.select": lambda test, a, b: a if test else b,
 }
 PREDICATES = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__lt__", "__le__", "__gt__", "__ge__")
 
@@ -117,7 +122,7 @@ class Walk:
         base = (self.base[buffer] + start) % 128
         key = (op, base, tuple(limits.items()))
         if key not in self.known:
-            threads = cuda.working_threads(self.kernel)
+            threads = cuda.threads_at(op, self.kernel)
             self.known[key] = traffic_of(op, threads, self.aligned, self.strides[buffer], base, limits)
         if stores:
             self.stored += self.known[key]

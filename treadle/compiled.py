@@ -276,6 +276,7 @@ def compile(
     arch: str | None = None,
     sizes: Mapping[str, int] | None = None,
     replay: str | os.PathLike[str] | None = None,
+    passes: str | Sequence[str] = (),
     cache: bool = True,
 ) -> Kernel:
     """Derive the kernels of a program: the path of a file, the text of one (it has a newline), or a module, which is
@@ -283,9 +284,10 @@ def compile(
 
     `machine` is the name of one that ships with treadle (`a100`, `h100`, ...) or the path of a file; `arch` asks for
     code of that architecture (`sm_80`); `sizes` makes axes static; `replay` is the path of a derivation, as `treadle
-    tune` and `treadle explain --derivation` write it, in place of the pipeline's own. With `cache`, a compilation that
-    was done before is taken from disk. TreadleError says what is wrong with the program, and where."""
-    from treadle.compiler.derivation.replay import read_derivation
+    tune` and `treadle explain --derivation` write it, in place of the pipeline's own; `passes` gives single passes
+    other options, as `["coalescing{minimize=sectors}"]`. With `cache`, a compilation that was done before is taken from
+    disk. TreadleError says what is wrong with the program, and where."""
+    from treadle.compiler.derivation.replay import read_derivation, read_overrides
     from treadle.compiler.pipeline import Options
     from treadle.store import keep, kept, key_of
 
@@ -293,8 +295,8 @@ def compile(
     module = module_of(program)
     text = str(module)
     named = None if machine is None else path_text("machine", machine)
-    passes = () if replay is None else read_derivation(path_text("replay", replay))
-    options = Options(named, arch, dict(sizes or {}), passes=passes)
+    replayed = () if replay is None else read_derivation(path_text("replay", replay))
+    options = Options(named, arch, dict(sizes or {}), passes=replayed, overrides=read_overrides(passes))
     key = key_of(text, options)
     if cache and (found := kept(key)) is not None:
         return Kernel(found, key)

@@ -28,7 +28,7 @@ def key_of(program: str, options: Options) -> str:
     machine = options.machine or ""
     parts = [_self(), program, machine, _content(machine), options.arch or ""]
     parts += [f"{axis}={size}" for axis, size in sorted(options.sizes.items())]
-    parts += [str(each) for each in options.passes]
+    parts += [str(each) for each in (*options.passes, *options.overrides)]
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()

@@ -324,6 +324,14 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replay", metavar="DERIVATION", help="apply these rewrites, as treadle explain --derivation tells them"
     )
+    parser.add_argument(
+        "--pass",
+        dest="pass_options",
+        action="append",
+        default=[],
+        metavar="'PASS{OPTION=VALUE}'",
+        help="give a pass of the pipeline other options (treadle passes lists them); may be given several times",
+    )
 
 
 def _add_sizes(parser: argparse.ArgumentParser, help: str) -> None:
@@ -352,6 +360,7 @@ _COMPILE_EXAMPLES = """examples:
   treadle compile examples/attention.mlir --print-after fusion -o attention.cu
   treadle compile examples/attention.mlir --stop-after tiling --print-diff tiling
   treadle compile examples/attention.mlir --html attention.html
+  treadle compile examples/linear_attention.mlir --pass 'coalescing{minimize=sectors}' --report -o linear.cu
 
 The kernel takes any size of an axis that is '?' in the program. The file compiles alone with nvcc.
 """

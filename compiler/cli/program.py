@@ -7,15 +7,16 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches, unified_diff
+from difflib import unified_diff
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.derivation.replay import read_derivation
+from treadle.compiler.derivation.replay import read_derivation, read_overrides
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.files import check_output
+from treadle.compiler.overrides import check_runs
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline
 from treadle.compiler.progress import clear, progress
 from treadle.compiler.raised import raised
@@ -47,7 +48,8 @@ def load_program(arguments: Namespace) -> Program:
 def compile_options(arguments: Namespace, static_sizes: dict[str, int] | None = None) -> Options:
     path = getattr(arguments, "replay", None)
     passes = () if path is None else read_derivation(path)
-    return Options(arguments.machine, arguments.arch, static_sizes or {}, passes=passes)
+    overrides = read_overrides(getattr(arguments, "pass_options", ()))
+    return Options(arguments.machine, arguments.arch, static_sizes or {}, passes=passes, overrides=overrides)
 
 
 class Printing(Observer):
@@ -91,10 +93,7 @@ _COLOURS = {"+": "32", "-": "31", "@": "36"}
 
 def known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
     for name in wanted:
-        if name not in names:
-            close = get_close_matches(name, names, n=1, cutoff=0.6)
-            hint = f"did you mean '{close[0]}'?" if close else f"its passes are {', '.join(dict.fromkeys(names))}"
-            raise TreadleError(f"the pipeline has no pass '{name}': {hint}")
+        check_runs(name, names)
     return set(wanted)
 
 

@@ -1,14 +1,17 @@
-"""Reading a derivation: the passes of a file, in order, with their options."""
+"""Reading a derivation: the passes of a file, in order, with their options; and options of single passes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from treadle.compiler.errors import TreadleError, excerpt
+from treadle.compiler.overrides import read_override
 from treadle.compiler.pipeline import make_pass
+from treadle.compiler.universe import PASSES
 
 
 def read_derivation(path: str) -> tuple[ArgSpec, ...]:
@@ -25,6 +28,15 @@ def read_derivation(path: str) -> tuple[ArgSpec, ...]:
             specs.append(_read_line(path, number, line))
     if not specs:
         raise TreadleError("there is no pass in this derivation: write one a line, as treadle explain does", path)
+    return tuple(specs)
+
+
+def read_overrides(texts: str | Sequence[str]) -> tuple[ArgSpec, ...]:
+    """Passes as `coalescing{minimize=sectors}`, each with the options that it is to have (TreadleError)."""
+    specs = [read_override(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    for spec in specs:
+        if spec.name in PASSES:  # else the pipeline says which it has
+            make_pass(spec)
     return tuple(specs)
 
 

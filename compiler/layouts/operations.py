@@ -95,13 +95,18 @@ def width_at(op: GlobalAccess, aligned: int) -> int:
 
 def access_of(op: GlobalAccess, threads: int, aligned: int) -> Access:
     """What each lane moves in the variant for rows aligned to so many bytes, if it is not dealt by sectors there."""
-    type, width = op.piece_type, width_at(op, aligned)
+    width = width_at(op, aligned)
     if isinstance(op, cuda.CopyOp) or op.is_staged(aligned):
         tile = dealt_tile(op)
         extents = dict(zip(axes_of(tile), extents_of(tile), strict=True))
         return copy_access(extents, width, threads, format_bytes(op.buffer_type))
-    axes = axes_of(type)
-    layout: LayoutAttr = _in_all_warps(layout_of(type), threads)
+    return held_access(op, threads, width)
+
+
+def held_access(op: GlobalAccess, threads: int, width: int) -> Access:
+    """What each lane moves of a fragment as its layout has it, so many elements at once."""
+    axes = axes_of(op.piece_type)
+    layout: LayoutAttr = _in_all_warps(layout_of(op.piece_type), threads)
     return fragment_access(layout, axes[-1] if axes else None, width, once=isinstance(op, cuda.StoreOp))
 
 

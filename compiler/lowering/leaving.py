@@ -14,6 +14,7 @@ from treadle.compiler.layouts.swizzle import Choice, choose_rows
 from treadle.compiler.layouts.vectors import MOST_BYTES, widest_copy
 from treadle.compiler.lowering.conversions import vectors_of
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LANES, RowsAttr
 from treadle.dialects.cuda.tiles import format_bytes, layout_of
@@ -52,15 +53,22 @@ def ways_of(op: cuda.StoreOp, threads: int) -> Ways | None:
         return None
     if next(reversed(wide)) != axes_of(op.piece_type)[-1] or widest_copy(wide.values()) % vector:
         return None
-    strides, layout = assumed_strides(op.buffer_type), layout_of(op.piece_type)
-    write = vectors_of(layout, next(reversed(wide)), bytes, wide)
+    return tiled(op, wide, vector, threads, held_cost(op))
+
+
+def tiled(op: GlobalAccess, wide: dict[str, int], vector: int, threads: int, held: int) -> Ways:
+    """The way through a tile that all copy by so many elements at once, beside what it costs as lanes hold it. (What is
+    loaded is copied to the tile by one instruction, what is stored is read from it by another.)"""
+    sizes, bytes = sizes_of(op.piece_type), format_bytes(op.buffer_type)
+    own = vectors_of(layout_of(op.piece_type), next(reversed(wide)), bytes, wide)
     copy = copy_access(wide, vector, threads, bytes)
-    left = traffic(copy, strides, bytes)
-    choice: Choice = choose_rows(tuple(wide), tuple(wide.values()), bytes, write, copy)
-    written, read = choice.accesses
-    through = _instructions(write) + written.wavefronts + left.requests + read.wavefronts + left.requests + left.lines
+    moved = traffic(copy, assumed_strides(op.buffer_type), bytes)
+    choice: Choice = choose_rows(tuple(wide), tuple(wide.values()), bytes, own, copy)
+    ours, copied = choice.accesses
+    through = _instructions(own) + ours.wavefronts + copied.wavefronts + moved.requests + moved.lines
+    through += moved.requests if isinstance(op, cuda.StoreOp) else 0
     rows = RowsAttr(tuple(sizes.values()), choice.rows.pitch.data, (bits.data for bits in choice.rows.swizzle))
-    return Ways(held_cost(op), through, rows, vector)
+    return Ways(held, through, rows, vector)
 
 
 def held_cost(op: cuda.StoreOp) -> int:

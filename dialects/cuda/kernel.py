@@ -251,6 +251,10 @@ counts them (`compiler/cost/reading/turn_registers.py`)."""
 ALONG = "along"
 """An attribute of a kernel of clusters: the axes of the grid along which they lie, as a drawing says it."""
 
+FEWEST_SECTORS = "fewest_sectors"
+"""An attribute of a kernel whose accesses are to ask for the fewest sectors, and for whole lines, whatever that takes
+otherwise (`coalescing{minimize=sectors}`)."""
+
 NARROW = "narrow"
 """Attribute of a division of numbers, or of a loop over them, that are below 2^31, as those of pieces and of positions
 in arrays with tensor maps are: printed in 32 bits, since 64 take twice the registers, and a call for each division by a
