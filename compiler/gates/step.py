@@ -13,7 +13,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.cuda.promoted import parts_of_product
 from treadle.dialects.cuda.tiles import layout_of
-from treadle.dialects.cuda.warpgroups import depth_of
+from treadle.dialects.cuda.warpgroups import steps_of
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.array import format_of, sizes_of
 
@@ -153,7 +153,7 @@ def _extent(product: cuda.ProductOp | cuda.ProductOfWarpgroupsOp) -> int:
 def _instructions(product: cuda.ProductOp | cuda.ProductOfWarpgroupsOp, capability: int) -> int:
     """Product instructions of one warp, or of its warpgroup, in machine code."""
     if isinstance(product, cuda.ProductOfWarpgroupsOp):
-        steps = _extent(product) // depth_of(product.rhs.type)
+        steps = steps_of(product.rhs.type, product.axis)
         return steps * len(parts_of_product(product)) if isinstance(product, cuda.PromotedProductOp) else steps
     depth = DEPTHS.get(product.instruction.data)
     if depth is None:

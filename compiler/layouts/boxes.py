@@ -15,8 +15,8 @@ from treadle.compiler.layouts.sectors import LINE_BYTES, SECTOR_BYTES, Traffic
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import cut
 from treadle.dialects.cuda.tensor_maps import SHARE_ROWS, shared_axis
-from treadle.dialects.cuda.tiles import format_bytes
-from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.cuda.tiles import format_bytes, padded_axes
+from treadle.dialects.diagram.array import axes_of, sizes_of
 
 TensorCopyOp = cuda.TensorLoadOp | cuda.TensorStoreOp
 
@@ -44,12 +44,13 @@ def box_traffic(
     outside of the array.
 
     `strides` of the array in elements: unless given, those of a dense one. `base` is the byte address of the tile's
-    first element; elements outside of `inside` along an axis, where the array ends, are not touched. Of a tile that
-    blocks of a cluster copy together, what the block with this number copies; of one that is copied from a position or
-    before one, the rows `wanted`."""
+    first element; elements outside of `inside` along an axis, where the array ends, are not touched, nor is what only
+    pads the tile. Of a tile that blocks of a cluster copy together, what the block with this number copies; of one that
+    is copied from a position or before one, the rows `wanted`."""
     buffer = op.map_type.buffer
     steps = strides if strides is not None else assumed_strides(buffer)
-    within = dict(inside or {})
+    sizes = sizes_of(op.tile.type)
+    within = {axis: Rows(0, sizes[axis]) for axis in padded_axes(op.tile.type)} | dict(inside or {})
     if isinstance(op, cuda.TensorLoadOp) and op.is_by_rows and wanted is not None:
         along = axes_of(buffer)[shared_axis(op.boxes)]
         array = within.get(along, wanted)

@@ -9,7 +9,7 @@ from treadle.compiler.layouts.operations import assumed_strides
 from treadle.compiler.layouts.sectors import LINE_BYTES, SECTOR_BYTES, Traffic
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tiles import format_bytes
-from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.array import axes_of, sizes_of
 
 
 def gather_traffic(op: cuda.TensorGatherOp, strides: Mapping[str, int] | None = None, base: int = 0) -> Traffic:
@@ -17,10 +17,12 @@ def gather_traffic(op: cuda.TensorGatherOp, strides: Mapping[str, int] | None = 
     elements: unless given, those of a dense one. `base` is the byte address of a run's first element."""
     steps = strides if strides is not None else assumed_strides(op.buffer_type)
     down, bytes, span = steps[axes_of(op.buffer_type)[op.along]], format_bytes(op.buffer_type), op.boxes.span.data
-    boxes = [_sectors(base + box * span * bytes, down * bytes, op.rows, span * bytes) for box in range(op.boxes.count)]
+    columns = list(sizes_of(op.tile.type).values())[-1]  # what boxes reach over beyond is no part of the array
+    widths = [min(span, columns - first) * bytes for first in range(0, columns, span)]
+    boxes = [_sectors(base + box * span * bytes, down * bytes, op.rows, width) for box, width in enumerate(widths)]
     every = set[int]().union(*boxes)
     sectors, lines = sum(map(len, boxes)), sum(len(_lines(box)) for box in boxes)
-    moved = op.rows * op.boxes.count * span * bytes
+    moved = op.rows * sum(widths)
     found = (op.boxes.count, moved, sectors, len(every), lines, len(_lines(every)))
     return Traffic(*(op.runs * number for number in found))
 

@@ -12,6 +12,7 @@ from treadle.compiler.printer.text import Text
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.tiles import extents_of
 from treadle.dialects.diagram.array import axes_of, shape_of
 
 
@@ -67,8 +68,8 @@ class Walk:
 
 def valid_at(addresses: AddressPrinter, op: cuda.CopyOp, here: Mapping[str, str]) -> str:
     """The test that an element is in the tile and in the array; true if it must be."""
-    axes, shape = axes_of(op.tile.type), shape_of(op.tile.type)
-    return addresses.valid(op, axes, shape, shape, dict(here)) or "true"
+    axes, shape, extents = axes_of(op.tile.type), shape_of(op.tile.type), extents_of(op.tile.type)
+    return addresses.valid(op, axes, shape, extents, dict(here)) or "true"
 
 
 def along_row(kernel: KernelWriter, op: cuda.CopyOp, walk: Walk, pointer: str) -> str:

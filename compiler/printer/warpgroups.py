@@ -25,7 +25,7 @@ from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import shared_axis
 from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes, is_line, is_shared, layout_of
-from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order
+from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order, steps_of
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
 FEW_STEPS = 4
@@ -352,8 +352,7 @@ class WarpgroupPrinter:
     def _shape(self, op: cuda.ProductOfWarpgroupsOp) -> tuple[int, int, str]:
         """Columns, steps along the depth, and the name of one."""
         _, columns = _axes(op)
-        depth = depth_of(op.rhs.type)
-        return sizes_of(op.result.type)[columns], sizes_of(op.rhs.type)[op.axis] // depth, f"k{depth}"
+        return sizes_of(op.result.type)[columns], steps_of(op.rhs.type, op.axis), f"k{depth_of(op.rhs.type)}"
 
     def _operands(self, op: cuda.ProductOfWarpgroupsOp) -> tuple[_Operand | None, _Operand]:
         """The descriptors of both, or of the right one, where the left one is in registers."""
@@ -429,7 +428,7 @@ class WarpgroupPrinter:
         the turn, by two 32-bit additions each; behind it one of 64 bits does. Those of few steps have room. No turn has
         bit 31."""
         turn = self.stages.turn(op)
-        steps = sizes_of(tile.type)[op.axis] // depth_of(tile.type)
+        steps = steps_of(tile.type, op.axis)
         if turn is None or steps <= FEW_STEPS or not _is_kept(tile, op):
             return ""
         return f" + ({self.writer.call('kept')}(uint32_t({bare(self.writer.values[turn])})) >> 31)"

@@ -30,6 +30,9 @@ class BoxesAttr(ParametrizedAttribute):
     """`#cuda.boxes<extents = [128, 128], span = 64>`: a tile in shared memory, cut along its last wide axis into boxes
     of `span` elements, one after another; the rows of a box follow each other without padding.
 
+    Extents may be more than the tile has elements along an axis: behind those lie zeros, in rows for which boxes are
+    too wide (`reach_of_row`), and as far as products sum.
+
     A row is 32, 64 or 128 bytes, and the index of a 16-byte chunk within it is XORed with bits 7 and up of the address,
     as tensor copies swizzle (PTX ISA 5.5.7) and products of warpgroups read (9.7.15.5.1). A box begins at a multiple
     of 1024 bytes.
@@ -155,6 +158,18 @@ def why_no_order(order: Sequence[Mode], rows: int) -> str | None:
 def cut(order: Sequence[Mode]) -> tuple[Mode, ...]:
     """The digits of an order that one copy brings, each of which is a dimension of its tensor map."""
     return tuple(order)[1:]
+
+
+def reach_of_row(elements: int, element_bytes: int) -> int:
+    """How far the boxes of rows of so many elements reach. Rows of whole spans end with their boxes; others take the
+    fewest boxes, and of these the narrowest: where a row is cut, two boxes may ask for the same sector, and zeros
+    behind it cost no request."""
+    bytes = elements * element_bytes
+    if elements == 1 or bytes % SPANS[-1] == 0:
+        return elements
+    count = -(-bytes // SPANS[0])
+    span = min(span for span in SPANS if span * count >= bytes)
+    return count * span // element_bytes
 
 
 def boxes_layout(extents: Sequence[int], element_bytes: int, order: Iterable[Mode] = ()) -> BoxesAttr | None:

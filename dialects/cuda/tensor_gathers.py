@@ -20,8 +20,8 @@ from treadle.dialects.cuda.placed import Bounds, Padding, PlacedAccess, Scatter,
 from treadle.dialects.cuda.rings import RingType
 from treadle.dialects.cuda.runs import moving, rows_of_run
 from treadle.dialects.cuda.tensor_maps import ROW_BYTES, TensorMapType, shared_axis
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, padded_axes
+from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.syntax import parse_element, print_element, print_types
@@ -125,6 +125,8 @@ class TensorGatherOp(PlacedAccess):
         self.check_place(tile)
         if (problem := why_no_runs(place.forms, tile)) is not None:
             raise VerifyException(problem)
+        if (problem := why_not_filled(self.buffer_type, tile)) is not None:
+            raise VerifyException(problem)
         if self.boxes.rows % self.rows:
             raise VerifyException(f"runs of {self.rows} rows do not divide the {self.boxes.rows} of the tile")
         if self.runs > LANES:
@@ -197,6 +199,16 @@ def why_no_runs(forms: Sequence[Linear], tile: Attribute) -> str | None:
     if tuple(boxes.order):
         return "rows with an order of their own are not gathered"
     return None if boxes.box[shared_axis(boxes)] == boxes.rows else "rows of the tile lie along several axes"
+
+
+def why_not_filled(buffer: Attribute, tile: Attribute) -> str | None:
+    """Why the copies of runs do not bring zeros behind the elements of a tile that reaches further than it has any;
+    None if they do: its rows end with those of the array."""
+    row, size = axes_of(tile)[-1], list(sizes_of(tile).values())[-1]
+    padded = padded_axes(tile)
+    if {*padded} <= {row} and (not padded or list(sizes_of(buffer).values())[-1] == size):
+        return None
+    return f"the tile lies in boxes that reach further along '{padded[0]}', where data say what lies there"
 
 
 def why_no_box(map: Attribute) -> str | None:

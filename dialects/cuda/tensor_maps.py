@@ -40,8 +40,8 @@ from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr, cut
 from treadle.dialects.cuda.clusters import cluster_around
 from treadle.dialects.cuda.layout import Mode, ModesAttr, parse_modes_after_equals, spelled
 from treadle.dialects.cuda.rings import RingOp, RingType
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed
-from treadle.dialects.diagram.array import axes_of, format_of, level_of
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, padded_axes
+from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_of
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
 MOST_AXES = 5
@@ -246,6 +246,16 @@ def rows_types(map: TensorMapType, boxes: BoxesAttr) -> list[TensorMapType]:
     return [TensorMapType([*sides[:axis], rows, *sides[axis + 1 :]], map.buffer) for rows in (SHARE_ROWS, 1)]
 
 
+def why_not_padded(tile: Attribute, buffer: Attribute) -> str | None:
+    """Why tensor copies do not bring zeros behind the elements of a tile that reaches further than it has any: there
+    must be no more of the array; None if they do."""
+    sizes, arrays = sizes_of(tile), sizes_of(buffer)
+    axis = next((axis for axis in padded_axes(tile) if arrays.get(axis) != sizes[axis]), None)
+    if axis is None:
+        return None
+    return f"a tile of {sizes[axis]} elements along '{axis}' lies in boxes that reach further, as its array does"
+
+
 def check_mapped(tile: Attribute, map: TensorMapType, offsets: int, shares: int = 1) -> None:
     """That a tensor map moves a tile in boxes, or one of so many shares of it, at so many offsets (VerifyException)."""
     if not is_boxed(tile):
@@ -256,6 +266,8 @@ def check_mapped(tile: Attribute, map: TensorMapType, offsets: int, shares: int 
         )
     if format_of(tile) != format_of(map.buffer):
         raise VerifyException("a tile has the format of its buffer")
+    if (problem := why_not_padded(tile, map.buffer)) is not None:
+        raise VerifyException(problem)
     share = share_of(boxes_of(tile), shares)
     if share is None:
         raise VerifyException(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import le
+
 from xdsl.dialects.builtin import (
     MemRefType,
 )
@@ -96,9 +98,10 @@ def check_tile(type: Attribute, what: str) -> None:
 
 
 def _check_boxes(type: Attribute, what: str) -> None:
-    boxes = boxes_of(type)
-    if boxes.shape != tuple(sizes_of(type).values()):
-        raise VerifyException(f"{what} has {tuple(sizes_of(type).values())} elements, its #cuda.boxes {boxes.shape}")
+    boxes, sizes = boxes_of(type), tuple(sizes_of(type).values())
+    is_within = len(sizes) == len(boxes.shape) and all(map(le, sizes, boxes.shape))
+    if not is_within:
+        raise VerifyException(f"{what} has {sizes} elements, its #cuda.boxes {boxes.shape}")
     if boxes.span.data * format_bytes(type) not in SPANS:
         raise VerifyException(
             f"{what} has rows of {boxes.span.data * format_bytes(type)} bytes in its boxes: 32, 64 or 128"
@@ -108,6 +111,12 @@ def _check_boxes(type: Attribute, what: str) -> None:
 def extents_of(type: Attribute) -> tuple[int, ...]:
     """The elements of a tile in shared memory along each axis, those that only pad it included."""
     return boxes_of(type).shape if is_boxed(type) else rows_of(type).shape
+
+
+def padded_axes(type: Attribute) -> tuple[str, ...]:
+    """The axes along which a tile in shared memory reaches further than it has elements."""
+    sizes = sizes_of(type)
+    return tuple(axis for axis, extent in zip(sizes, extents_of(type), strict=True) if extent > sizes[axis])
 
 
 WORD = 4

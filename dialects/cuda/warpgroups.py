@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, row_operand, spelled
 from treadle.dialects.cuda.products import parse_promote
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, is_shared, layout_of
+from treadle.dialects.cuda.tiles import boxes_of, extents_of, format_bytes, is_boxed, is_shared, layout_of
 from treadle.dialects.cuda.waits import Pending
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, NARROW, STORED
@@ -51,6 +51,12 @@ def columns_of_products(operand: str) -> range | tuple[int, ...]:
 def depth_of(operand: Attribute) -> int:
     """Values that a product sums over: 16 of 16 bits, 32 of 8."""
     return DEPTH_BYTES // format_bytes(operand)
+
+
+def steps_of(operand: Attribute, axis: str) -> int:
+    """How many products sum over an axis of an operand. Where the last one reaches past the end, tiles do, too, and
+    have zeros there."""
+    return -(-sizes_of(operand)[axis] // depth_of(operand))
 
 
 @irdl_op_definition
@@ -270,7 +276,8 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
         of = "8, 16, 24, or a multiple of 16" if formats[1] in BYTES else "a multiple of 8"
         return f"a product of {formats[1]} has 8 to {MOST_COLUMNS} columns, {of}, not {sizes[columns]}"
     depth, step = sizes_of(rhs).get(axis, 0), depth_of(rhs)
-    if depth == 0 or depth % step:
+    reach = -(-depth // step) * step
+    if depth == 0 or (depth % step and not is_shared(lhs)):
         return f"a product sums over a multiple of {step} values along '{axis}', not {depth}"
     for type, outer in ((lhs, rows), (rhs, columns)):
         if not is_shared(type):
@@ -281,11 +288,13 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
         if wide != {outer: sizes[outer], axis: depth}:
             return f"an operand has elements along {wide}: expected {outer} = {sizes[outer]} and {axis} = {depth}"
         order = row_order(result) if outer == columns else ()
+        if is_boxed(type) and (extent := extents_of(type)[axes_of(type).index(axis)]) < reach:
+            return f"a product sums over {reach} values along '{axis}', the boxes of an operand have {extent}"
         if is_boxed(type) and tuple(boxes_of(type).order) != order:
             return f"rows lie in the order {spelled(boxes_of(type).order)}, for columns in {spelled(order)}"
     if is_shared(lhs):
         return None
-    if layout_of(lhs) != row_operand(rows, axis, 1, depth // step, (Mode(rows, warps, 16),), step // 8):
+    if layout_of(lhs) != row_operand(rows, axis, 1, reach // step, (Mode(rows, warps, 16),), step // 8):
         return "the left operand in registers is spread otherwise than warpgroups take it"
     return None
 

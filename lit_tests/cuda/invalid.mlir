@@ -1262,3 +1262,51 @@ cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400
   %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
   cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) by %map : !page, !Ks, !cuda.ring<1>
 }
+
+// -----
+
+// CHECK: a tile of 40 elements along 'k' lies in boxes that reach further, as its array does
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x40xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+cuda.kernel @k (%A_map: !cuda.tensor_map<[64, 64], !A>, %m0: index) threads 128 shared 8208 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] : !cuda.tensor_map<[64, 64], !A>, !As, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: the tile has (64, 64) elements, its #cuda.boxes (64, 32)
+cuda.kernel @k () threads 128 shared 8192 {
+  %t = cuda.shared at 0 : memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+}
+
+// -----
+
+// CHECK: a product sums over 48 values along 'k', the boxes of an operand have 40
+!A = memref<64x40xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<40x32xf16, #diagram.array<[k, n], level = shared, layout = #cuda.boxes<extents = [40, 32], span = 32>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 256 shared 16384 {
+  %a = cuda.shared at 0 : !A
+  %b = cuda.shared at 8192 : !B
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %c = cuda.warpgroup_product %a, %b over [k] : !A, !B -> !C
+  }
+}
+
+// -----
+
+// CHECK: a product sums over a multiple of 16 values along 'k', not 40
+!a = tensor<64x40xf16, #diagram.array<[m, k], level = register, layout = #cuda.layout<register = [k:3:16, k:2:8, m:2:8, k:2:1], lane = [m:8:1, k:4:2], warp = [m:4:16]>>>
+!B = memref<40x32xf16, #diagram.array<[k, n], level = shared, layout = #cuda.boxes<extents = [48, 32], span = 32>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k (%f: f16) threads 256 shared 16384 {
+  %b = cuda.shared at 8192 : !B
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %a = diagram.fill 0.0 : f16 -> !a
+    %c = cuda.warpgroup_product %a, %b over [k] : !a, !B -> !C
+  }
+}

@@ -378,3 +378,48 @@ func.func @host_of_paged(%A: !A, %pages: !pages, %C: !C, %k: index, %table: !tab
   cuda.launch @paged grid %k aligned %aligned (%A, %pages, %C, %k, %k, %table) : !A, !pages, !C, index, index, !table
   func.return
 }
+
+// Rows of 40 numbers: 80 bytes, in boxes of 128, of which tensor copies fill the rest with zeros. So 40 numbers are
+// summed by three products of 16, and what is held whole and summed down the rows of a tile, 40 of them, reaches to 48.
+
+!Q40 = memref<?x40xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>
+!K40 = memref<40x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[d, x], level = device>>
+!M40 = memref<?x?xf32, strided<[?, 1], offset: ?>, #diagram.array<[q, x], level = device>>
+!Qs40 = memref<64x40xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64, 40], pitch = 40>>>
+!Ks40 = memref<40x64xf16, #diagram.array<[d, x], level = shared, layout = #cuda.rows<extents = [40, 64], pitch = 64, swizzle = [3, 0]>>>
+!s40 = tensor<64x64xf32, #diagram.array<[q, x], level = register, layout = #cuda.layout<register = [x:8:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>>>
+
+// HOPPER-LABEL: cuda.kernel @heads_specialised (
+// HOPPER-SAME: %Q_map: !cuda.tensor_map<[64, 64], memref<?x40xf16,
+// HOPPER-SAME: %K_map: !cuda.tensor_map<[48, 64], memref<40x?xf16,
+// HOPPER-NEXT: %Q_shared = cuda.shared at 0 : memref<64x40xf16, {{.*}} layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+// HOPPER-NEXT: %K_shared = cuda.shared at 8192 stages 4 : memref<40x64xf16, {{.*}} layout = #cuda.boxes<extents = [48, 64], span = 64>>>
+// HOPPER: cuda.expect %Q_ring[{{.*}}] bytes 8192 :
+// HOPPER: cuda.expect %K_ring[%turn] bytes 6144 :
+// HOPPER: cuda.warpgroup_product %Q_shared, %K_now over [d] : memref<64x40xf16,
+cuda.kernel @heads (%Q: !Q40, %K: !K40, %M: !M40, %x: index) threads 128 shared 10240 {
+  %Q_shared = cuda.shared at 0 : !Qs40
+  %K_shared = cuda.shared at 5120 : !Ks40
+  %zero = arith.constant 0 : index
+  %step = arith.constant 64 : index
+  %none = diagram.fill 0.0 : f32 -> !s40
+  cuda.copy %Q[%zero, %zero] into %Q_shared : !Q40, !Qs40
+  %sum = scf.for %x0 = %zero to %x step %step iter_args(%so_far = %none) -> (!s40) {
+    cuda.barrier
+    cuda.copy %K[%zero, %x0] into %K_shared bounds [x < %x] : !K40, !Ks40
+    cuda.barrier
+    %s = cuda.product %Q_shared, %K_shared into %none over [d] using m16n8k16 : !Qs40, !Ks40 -> !s40
+    %new = diagram.map (%a = %s : !s40, %b = %so_far : !s40) -> !s40 {
+      %c = arith.addf %a, %b : f32
+      diagram.yield %c : f32
+    }
+    scf.yield %new : !s40
+  }
+  cuda.store %sum into %M[%zero, %zero] : !s40, !M40
+}
+
+func.func @host_of_heads(%Q: !Q40, %K: !K40, %M: !M40, %x: index) {
+  %aligned = cuda.alignment %Q, %K, %M : !Q40, !K40, !M40
+  cuda.launch @heads grid %x aligned %aligned (%Q, %K, %M, %x) : !Q40, !K40, !M40, index
+  func.return
+}

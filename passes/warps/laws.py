@@ -12,14 +12,14 @@ from xdsl.ir import Block, Operation, SSAValue
 from treadle.compiler.layouts.operations import has_rows
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
-from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
+from treadle.dialects.cuda.boxes import MOST_ROWS, cut, why_no_order
 from treadle.dialects.cuda.kernel import WITHOUT_MAPS
 from treadle.dialects.cuda.layout import Mode, is_interleaved, spelled
 from treadle.dialects.cuda.multiples import constant_of, is_multiple
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.runs import SWIZZLED_ROWS, rows_of_run
-from treadle.dialects.cuda.tensor_gathers import run_type, why_no_box, why_no_runs
-from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
+from treadle.dialects.cuda.tensor_gathers import run_type, why_no_box, why_no_runs, why_not_filled
+from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows, why_not_padded
 from treadle.dialects.cuda.tiles import (
     WORD,
     boxes_of,
@@ -28,6 +28,7 @@ from treadle.dialects.cuda.tiles import (
     is_line,
     is_shared,
     layout_of,
+    padded_axes,
     rows_of,
 )
 from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
@@ -36,7 +37,7 @@ from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.formats import PACKED
 from treadle.dialects.diagram.place import PlaceAttr
 from treadle.passes.loops.turns import known_to_all
-from treadle.passes.warps.tiles import boxed_type
+from treadle.passes.warps.tiles import boxed_type, products_of
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
@@ -134,10 +135,8 @@ def _tile_problem(copy: cuda.CopyOp) -> Reason | None:
         return Reason("warpgroups multiply values of 8 or 16 bits", f"{name} holds {format_of(type)}")
     if len(wide) != 2 or wide[-1] != axes_of(type)[-1]:
         return Reason(law, f"pieces of {name} are no rows of neighbours: they have elements along {wide}")
-    if rows_of(type).shape != tuple(sizes.values()):
+    if not {*padded_axes(type)} <= _summed(copy):
         return Reason(law, f"the tile of {name} is padded, from {list(sizes.values())} to {list(rows_of(type).shape)}")
-    if boxes_layout(tuple(sizes.values()), format_bytes(type)) is None:
-        return Reason(law, f"rows of {format_bytes(type) * sizes[wide[-1]]} bytes of {name} are no multiple of 32")
     orders = orders_of(copy.tile)
     if len(orders) > 1:
         law = "rows come in the order of the columns that a product makes of them"
@@ -190,14 +189,18 @@ def _map_problem(copy: cuda.CopyOp) -> Reason | None:
         return Reason(law, f"{name} has {dimensions} axes: a tensor map has 2 to {MOST_AXES}")
     if rows > MOST_ROWS:
         return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {rows}")
-    return None if copy.place is None else _runs_problem(copy, copy.place)
+    if copy.place is not None:
+        return _runs_problem(copy, copy.place)
+    problem = why_not_padded(boxed_type(copy.tile), copy.buffer.type)
+    return None if problem is None else Reason(law, problem)
 
 
 def _runs_problem(copy: cuda.CopyOp, place: PlaceAttr) -> Reason | None:
     """Of a tile whose rows lie where data say."""
     law = "a tensor map brings runs of rows that lie where data say"
     name, tile = f"%{copy.buffer.name_hint}, read at {place.text.data}", boxed_type(copy.tile)
-    problem = why_no_runs(place.forms, tile) or why_no_box(run_of(copy)) or _few_rows(run_of(copy))
+    problem = why_no_runs(place.forms, tile) or why_not_filled(copy.buffer.type, tile)
+    problem = problem or why_no_box(run_of(copy)) or _few_rows(run_of(copy))
     return None if problem is None else Reason(law, f"{name}: {problem}")
 
 
@@ -229,9 +232,7 @@ def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
         return None
     behind = "before" if stop_of(copy) is None else "behind"
     law = f"what lies {behind} a position that data tells is zeros where it is multiplied"
-    sizes = sizes_of(copy.tile.type)
-    boxes = boxes_layout(tuple(sizes.values()), format_bytes(copy.tile.type))
-    assert boxes is not None
+    boxes = boxes_of(boxed_type(copy.tile))
     rows = axes_of(copy.tile.type)[shared_axis(boxes)]
     other = next((axis for axis, _ in (*_begins_of(copy), *_stops_of(copy)) if axis != rows), None)
     if other is not None:
@@ -274,14 +275,7 @@ def _begins_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
 
 
 def _summed(copy: cuda.CopyOp) -> set[str]:
-    return {product.axis for product in _products_of(copy.tile)}
-
-
-def _products_of(tile: SSAValue) -> list[cuda.ProductOp]:
-    """Those that multiply a tile, from shared memory or from registers."""
-    users = [use.operation for use in tile.uses]
-    users += [use.operation for read in users if isinstance(read, cuda.ReadOp) for use in read.result.uses]
-    return [user for user in users if isinstance(user, cuda.ProductOp)]
+    return {product.axis for product in products_of(copy.tile)}
 
 
 def _columns(op: cuda.ProductOp) -> int:

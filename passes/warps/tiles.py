@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.boxes import boxes_layout
+from treadle.dialects.cuda.boxes import boxes_layout, reach_of_row
 from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.rings import BARRIER_BYTES
 from treadle.dialects.cuda.tiles import WORD, format_bytes, is_line, tile_bytes
-from treadle.dialects.cuda.warpgroups import row_order
+from treadle.dialects.cuda.warpgroups import depth_of, row_order
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
 STAGES = (4, 2, 1)
@@ -72,10 +72,28 @@ def brought_type(tile: SSAValue) -> Attribute:
 
 def boxed_type(tile: SSAValue) -> MemRefType:
     """The type of a tile when tensor copies bring it."""
-    extents = tuple(sizes_of(tile.type).values())
-    layout = boxes_layout(extents, format_bytes(tile.type), order_of(tile))
+    sizes = tuple(sizes_of(tile.type).values())
+    layout = boxes_layout(extents_in_boxes(tile), format_bytes(tile.type), order_of(tile))
     assert layout is not None
-    return MemRefType(format_of(tile.type), extents, memory_space=ArrayEncoding(axes_of(tile.type), "shared", layout))
+    return MemRefType(format_of(tile.type), sizes, memory_space=ArrayEncoding(axes_of(tile.type), "shared", layout))
+
+
+def extents_in_boxes(tile: SSAValue) -> tuple[int, ...]:
+    """How far the boxes of a tile reach along each axis: as far as products sum, and rows to the end of a box."""
+    sizes, bytes, step = sizes_of(tile.type), format_bytes(tile.type), depth_of(tile.type)
+    summed = {product.axis for product in products_of(tile)}
+    row = next((axis for axis in reversed(sizes) if sizes[axis] != 1), None)
+    reach = {axis: -(-size // step) * step if axis in summed else size for axis, size in sizes.items()}
+    if row is not None:
+        reach[row] = reach_of_row(sizes[row], bytes)
+    return tuple(reach.values())
+
+
+def products_of(tile: SSAValue) -> list[cuda.ProductOp]:
+    """Those that multiply a tile, from shared memory or from registers."""
+    users = [use.operation for use in tile.uses]
+    users += [use.operation for read in users if isinstance(read, cuda.ReadOp) for use in read.result.uses]
+    return [user for user in users if isinstance(user, cuda.ProductOp)]
 
 
 def order_of(tile: SSAValue) -> tuple[Mode, ...]:
