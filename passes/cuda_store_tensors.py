@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
@@ -17,11 +18,11 @@ from treadle.compiler.layouts.conversions import BARRIER
 from treadle.compiler.lowering.leaving import boxes_cost, held_cost
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
+from treadle.dialects.cuda.boxes import MOST_ROWS
 from treadle.dialects.cuda.layout import LANES, is_interleaved
 from treadle.dialects.cuda.rings import place_shared
-from treadle.dialects.cuda.tensor_maps import MOST_AXES
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of, tile_bytes
+from treadle.dialects.cuda.tensor_maps import MOST_AXES, why_not_padded
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of, padded_axes, tile_bytes
 from treadle.dialects.cuda.warpgroups import result_axes
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
@@ -153,6 +154,12 @@ class _Leaving:
     def bytes(self) -> int:
         return tile_bytes(self.type)
 
+    @property
+    def copied_bytes(self) -> int:
+        """Without what only pads the tile."""
+        type = self.type
+        return prod(sizes_of(type).values()) * format_bytes(type) if padded_axes(type) else self.bytes
+
 
 def _leaving(op: Operation) -> _Leaving | None:
     match op:
@@ -197,8 +204,7 @@ def _layout_problem(leaving: _Leaving) -> Reason | None:
     law, sizes = "a tensor map describes what leaves", sizes_of(leaving.value.type)
     name, bytes = f"%{leaving.buffer.name_hint}", format_bytes(leaving.value.type)
     layout = layout_of(leaving.value.type)
-    is_odd = bytes == NARROW and next(iter(layout.register)).size % 2  # stmatrix stores 16 columns at a time
-    if result_axes(layout) is None or is_interleaved(layout) or bytes not in (NARROW, WORD) or is_odd:
+    if result_axes(layout) is None or is_interleaved(layout) or bytes not in (NARROW, WORD):
         fact = f"{name} is stored from other fragments of {format_of(leaving.value.type)}"
         return Reason("fragments of an accumulator, of 16 or 32 bits, are written to boxes", fact)
     if not 2 <= len(sizes) <= MOST_AXES or max(sizes.values()) > MOST_ROWS:
@@ -206,8 +212,10 @@ def _layout_problem(leaving: _Leaving) -> Reason | None:
     extents = [layout.extent(axis) for axis in sizes]
     if extents[-1] == 1:
         return Reason(law, f"pieces of {name} are one element wide along '{list(sizes)[-1]}', in which rows lie")
-    if extents != list(sizes.values()) or boxes_layout(extents, bytes) is None:
-        return Reason(law, f"pieces of {name} are padded, or their rows are no multiple of 32 bytes")
+    if extents != list(sizes.values()):
+        return Reason(law, f"pieces of {name} are padded")
+    if (problem := why_not_padded(leaving.type, leaving.buffer.type)) is not None:
+        return Reason(law, problem)
     width = list(sizes_of(leaving.buffer.type).values())[-1]
     if width != DYNAMIC and width * bytes % UNIT:
         return Reason(law, f"rows of {name} are {width * bytes} bytes, no multiple of {UNIT}")
@@ -260,7 +268,7 @@ def _saved(leaving: _Leaving, kernel: cuda.KernelOp) -> int:
     """By the tensor copy: instructions of a thread that copies its part of a tile; of words that leave as lanes hold
     them, what a block issues, and the wavefronts and lines of that (`compiler/lowering/leaving.py`)."""
     if not _leaves_as_held(leaving):
-        return saved_by_tensor_store(leaving.bytes, cuda.working_threads(kernel))
+        return saved_by_tensor_store(leaving.copied_bytes, cuda.working_threads(kernel))
     held, in_boxes = _costs(leaving, kernel)
     return held - in_boxes
 

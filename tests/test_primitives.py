@@ -189,6 +189,8 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
     "registers_take": "registers_take<232>();",
     "store_matrix_x4": "__half r[4][2]; memcpy(r, h, 16); store_matrix_x4(s + 8 * t, r);",
     "store_matrix_x4_trans": "__half r[4][2]; memcpy(r, h, 16); store_matrix_x4_trans(s + 8 * t, r);",
+    "store_matrix_x2": "__half r[2][2]; memcpy(r, h, 8); store_matrix_x2(s + 8 * t, r);",
+    "store_matrix_x2_trans": "__half r[2][2]; memcpy(r, h, 8); store_matrix_x2_trans(s + 8 * t, r);",
     "tensor_map_prefetch": "tensor_map_prefetch(map);",
     "tensor_load": (
         "tensor_load(s, map, q, {t, 1}); tensor_load(s, map, q, {t, 1, 2}); tensor_load(s, map, q, {t, 1, 2, 3});"

@@ -89,3 +89,18 @@ __device__ __forceinline__ void store_matrix_x4$TRANS(T* row, const T (&register
 #endif
 }
 
+// primitive: store_matrix_x2$TRANS; needs: shared_address, as_register; from: sm_90
+// each: TRANS =  | DOTTED =  | IS_TRANS = false
+// each: TRANS = _trans | DOTTED = .trans | IS_TRANS = true
+// Two of them: lanes 0 to 15 give the rows. PTX ISA 9.7.14.5.16, stmatrix$DOTTED.
+template <class T>
+__device__ __forceinline__ void store_matrix_x2$TRANS(T* row, const T (&registers)[2][2] AND_LINE) {
+  static_assert(sizeof(T) == 2);
+#ifndef TREADLE_EMULATOR
+  asm volatile("stmatrix.sync.aligned.m8n8.x2$DOTTED.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)),
+               "r"(as_register(registers[0])), "r"(as_register(registers[1]))
+               : "memory");
+#else
+  emu::store_matrix<2, $IS_TRANS>(row, registers, line);
+#endif
+}

@@ -48,21 +48,33 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
     axes, bytes = result_axes(layout), format_bytes(op.value.type)
     part, parts = op.which
     count = next(iter(layout.register)).size // parts
-    if axes is None or is_interleaved(layout) or count % 2 or bytes != 2:
+    if axes is None or is_interleaved(layout) or (count % 2 and parts > 1) or bytes != 2:
         raise Refusal(op, "only 16-bit fragments of an accumulator of warpgroups are written to a tile in boxes")
     turned = axes_of(op.destination.type)[boxes.row_axis] == axes[0]
-    store = writer.call("store_matrix_x4_trans" if turned else "store_matrix_x4")
     in_boxes = f"{writer.call('in_boxes')}<{boxes.span.data}, {boxes.rows}, {bytes}>"
+
+    def place(column: str) -> str:
+        """Of the row that a lane gives, of matrices from that column on."""
+        row, further = _of_turn(writer, "warp * 16 + lane % 16"), column
+        if turned:
+            row, further = add([column, _of_turn(writer, "lane % 8")]), "warp * 16 + lane / 8 % 2 * 8"
+        return f"&{writer.values[op.destination]}[{in_boxes}({row}, {further})]"
+
+    def stored(number: str, column: str, count: int) -> str:
+        """The store of so many matrices, from those columns of eight on."""
+        name = writer.call(f"store_matrix_x{count}{'_trans' if turned else ''}")
+        held = f"{writer.values[op.value]}[{number}]"
+        registers = f"reinterpret_cast<const {c_type(op.value.type)}(&)[{count}][2]>({held})"
+        return f"{name}({place(column)}, {registers});"
+
     with writer.names.scope():
         n = writer.names.fresh(f"{axes[1]}8")
-        row, column = _of_turn(writer, "warp * 16 + lane % 16"), f"{n} * 8 + lane / 16 * 8"
-        if turned:
-            row, column = f"{n} * 8 + lane / 16 * 8 + {_of_turn(writer, 'lane % 8')}", "warp * 16 + lane / 8 % 2 * 8"
-        place = f"&{writer.values[op.destination]}[{in_boxes}({row}, {column})]"
-        held = f"{writer.values[op.value]}[{add([str(part * count), n])}]"
-        four = f"reinterpret_cast<const {c_type(op.value.type)}(&)[{MATRICES}][2]>({held})"
-        writer.text.line(f"UNROLL for (int {n} = 0; {n} < {count}; {n} += 2)")
-        writer.text.line(f"  {store}({place}, {four});")
+        if count > 1:
+            writer.text.line(f"UNROLL for (int {n} = 0; {n} < {count // 2 * 2}; {n} += 2)")
+            number = add([str(part * count), n])
+            writer.text.line(f"  {stored(number, f'{n} * 8 + lane / 16 * 8', MATRICES)}")
+        if count % 2:  # the last eight columns
+            writer.text.line(stored(str(count - 1), str(count * 8 - 8), MATRICES // 2))
 
 
 def _write_words(writer: KernelWriter, op: cuda.WriteOp) -> None:

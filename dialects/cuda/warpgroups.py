@@ -59,6 +59,11 @@ def steps_of(operand: Attribute, axis: str) -> int:
     return -(-sizes_of(operand)[axis] // depth_of(operand))
 
 
+def multiplied(operand: Attribute, axis: str) -> int:
+    """Values along an axis that products sum over, zeros behind its end included."""
+    return steps_of(operand, axis) * depth_of(operand)
+
+
 @irdl_op_definition
 class WarpgroupProductOp(IRDLOperation):
     """Every consumer warpgroup starts its part of a sum of products over one axis, 64 rows of it, as one group

@@ -14,6 +14,7 @@ from treadle.compiler.execution import counted
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tensor_maps import share_of
+from treadle.dialects.cuda.warpgroups import multiplied
 from treadle.dialects.diagram.array import format_of, sizes_of
 from treadle.dialects.diagram.formats import rated_as
 from treadle.passes.grids.coordinates import Coordinate
@@ -160,7 +161,7 @@ def first_piece(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, 
 
 
 def _flop(op: cuda.ProductOfWarpgroupsOp) -> int:
-    size = 2 * sizes_of(op.rhs.type)[op.axis]
+    size = 2 * multiplied(op.rhs.type, op.axis)
     for side in sizes_of(op.result.type).values():
         size *= side
     return size

@@ -87,7 +87,7 @@ def _part_type(store: cuda.TensorStoreOp, parts: int) -> MemRefType | None:
     if parts > 1 and mode.size % (2 * parts):
         return None
     sizes[mode.axis] //= parts
-    layout = boxes_layout(tuple(sizes.values()), format_bytes(type))
+    layout = boxes_of(type) if parts == 1 else boxes_layout(tuple(sizes.values()), format_bytes(type))
     if layout is None or layout.box != boxes_of(type).box:
         return None
     return MemRefType(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
 from treadle.compiler.cost.kernel.promotion import issued_by_promotion, promoted_parts
 from treadle.compiler.cost.kernel.spread import FRAGMENT_ROWS, Spread
 from treadle.compiler.cost.kernel.work import is_tensor_product, multiply_format
@@ -24,6 +24,8 @@ VECTOR = 16
 
 KINDS = {
     "products": "HMMA, with the format of the operands behind it",
+    "filled": "HMMA of zeros, with the format of the operands behind it: what warpgroups multiply where half a step is "
+    "left of an axis; no instructions",
     "ldmatrix": "LDSM of four 8 x 8 tiles",
     "shared": "LDS and STS",
     "float": "FFMA and its kind",
@@ -86,7 +88,7 @@ OF_SINGLE_WARPS = ("products", "ldmatrix", "copies", "turn", "turn copies")
 
 def is_issued(kind: str, grouped: Amount) -> Amount:
     """Whether warps that compute issue instructions of a kind."""
-    if kind == "operands":
+    if kind.split()[0] in ("operands", "filled"):
         return False
     of_groups, of_singles = kind in OF_WARPGROUPS, kind in OF_SINGLE_WARPS or kind.split()[0] == "products"
     return choice(grouped, not of_singles, not of_groups)
@@ -134,6 +136,8 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
         yield "shared", (4 * rows * (product.left != "registers") + 2 * columns) * deep
         return
     yield f"products {product.format}", rows * columns * _steps(product.format, depth)
+    if is_any(filled := deep - _steps(product.format, depth)):
+        yield f"filled {product.format}", rows * columns * filled
     yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep, spread)
     sums = spread.of_lane(product.result)
     parts = promoted_parts(sums) if product.every else 1  # each of which reads the left operand
@@ -145,7 +149,7 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
 
 
 def _steps(format: str, depth: Amount) -> Amount:
-    """Whole steps, of which the last may take half the time of one."""
+    """Whole steps, of which the last may take half the time of one, where single warps multiply."""
     step = DEPTH[format]
     return ceil_div(depth, step // 2) / 2 if step == 16 else ceil_div(depth, step)
 

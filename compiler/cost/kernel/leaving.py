@@ -7,7 +7,7 @@ from treadle.compiler.amounts import Amount, ceil_div, choice, least
 from treadle.compiler.cost.kernel.issue import VECTOR
 from treadle.compiler.cost.kernel.plan import LEAVING, Plan, Tile, row_of
 from treadle.compiler.machines.machine import WARP
-from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS
+from treadle.dialects.cuda.boxes import MOST_ROWS
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.tiles import WORD
 
@@ -21,6 +21,9 @@ end. Counted in what ptxas 13.0 makes of a matrix product; not measured on a GPU
 
 PAIRS = 2
 """Stores of a pair of words, of 16 bytes: to shared memory, or straight to device memory."""
+
+MAPPED_BYTES = 16
+"""What rows of an array are multiples of that has a tensor map."""
 
 WORDS = 120
 """Registers of a block's warps, a lane of each, from which words leave in whole lines. As lanes hold them a pair takes
@@ -84,4 +87,4 @@ def _leaves_by_tensor_copy(tile: Tile, threads: Amount) -> Amount:
     fits: Amount = pays if tile.width < WORD else words_leave(tile.elements, ceil_div(threads, WARP), True)
     for extent in tile.shape:
         fits = fits & (extent <= MOST_ROWS)
-    return fits & (row_of(tile.shape) * tile.width % min(SPANS) == 0)
+    return fits & (row_of(tile.shape) * tile.width % MAPPED_BYTES == 0)

@@ -15,6 +15,7 @@ from treadle.compiler.cost.kernel.promotion import promoted_parts
 from treadle.compiler.cost.kernel.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers, registers_at_launch
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import FIRST_WITH_ASYNCHRONOUS_COPIES, WARP
+from treadle.dialects.cuda.boxes import SPANS
 from treadle.dialects.cuda.rings import BARRIER_BYTES
 from treadle.dialects.cuda.tiles import WORD
 from treadle.passes.loops.load_ahead import MOST_WORDS
@@ -156,7 +157,7 @@ def footprint(plan: Plan, machine: Machine) -> Footprint:
     producers = choice(grouped, WARPGROUP, 0)
     # More than one warpgroup that computes: the block takes all that its roles share out.
     taken = choice(grouped & (plan.warp_count > WARPGROUP), registers_at_launch(plan), needed)
-    size = shared_bytes(plan, stages) + choice(grouped, ring_bytes(plan, stages), 0)
+    size = shared_bytes(plan, stages, grouped) + choice(grouped, ring_bytes(plan, stages), 0)
     return Footprint(plan.warp_count, stages, size, needed, spilled, producers, taken, limit)
 
 
@@ -168,7 +169,7 @@ def stages_on(plan: Plan, machine: Machine) -> Amount:
     alone = choice(shared_bytes(plan, STAGES) <= room, STAGES, 1)
     of_roles = 1
     for stages in sorted(RING_STAGES):
-        of_roles = choice(shared_bytes(plan, stages) + ring_bytes(plan, stages) <= room, stages, of_roles)
+        of_roles = choice(shared_bytes(plan, stages, True) + ring_bytes(plan, stages) <= room, stages, of_roles)
     return choice(are_of_warpgroups(plan, machine), of_roles, alone)
 
 
@@ -180,16 +181,23 @@ def ring_bytes(plan: Plan, stages: Amount) -> Amount:
     return 2 * BARRIER_BYTES * stages * rings
 
 
-def shared_bytes(plan: Plan, stages: Amount) -> Amount:
-    """Of a block: results on their way out lie where the tiles were, words only where there is room."""
+def shared_bytes(plan: Plan, stages: Amount, grouped: Amount = False) -> Amount:
+    """Of a block: results on their way out lie where the tiles were, words only where there is room. Where warpgroups
+    multiply, tiles lie in boxes."""
     places = {"shared": 1, "staged": stages, "listed": 1}
-    tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
+    tiles = sum(places[tile.role] * bytes_of_tile(tile, grouped) for tile in plan.tiles if tile.role in places)
     parts = (tile for tile in plan.tiles if tile.role == "parts")
     for tile in parts:
         of_blocks = choice(plan.cluster > 1, tile_bytes((*tile.shape[:-1], 1), tile.width), 0)
         tiles = tiles + choice(tile.shape[-1] > 1, tile_bytes(tile.shape, tile.width), 0) + of_blocks
-    leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in LEAVING and tile.width < WORD)
+    leaving = (bytes_of_tile(tile, grouped) for tile in plan.tiles if tile.role in LEAVING and tile.width < WORD)
     return most(tiles, *leaving)
+
+
+def bytes_of_tile(tile: Tile, in_boxes: Amount) -> Amount:
+    """One place of a tile of narrow numbers, which may lie in boxes, or of words."""
+    plain = tile_bytes(tile.shape, tile.width)
+    return plain if tile.width >= WORD else choice(in_boxes, boxes_bytes(tile.shape, tile.width), plain)
 
 
 def tile_bytes(shape: tuple[Amount, ...], width: int) -> Amount:
@@ -198,6 +206,19 @@ def tile_bytes(shape: tuple[Amount, ...], width: int) -> Amount:
     chunk = 16 // width
     row = row_of(shape)
     size = prod(shape) // row * ceil_div(row, chunk) * chunk * width
+    return ceil_div(size, TILE_UNIT) * TILE_UNIT
+
+
+def boxes_bytes(shape: tuple[Amount, ...], width: int) -> Amount:
+    """One place of a tile in boxes, whose rows reach to the end of the last (`dialects.cuda.boxes.reach_of_row`)."""
+    row = row_of(shape)
+    bytes = row * width
+    count = ceil_div(bytes, SPANS[0])
+    span: Amount = SPANS[0]
+    for each in SPANS[1:]:
+        span = choice(each * count >= bytes, each, span)
+    reach = choice((row == 1) | (bytes % SPANS[-1] == 0), bytes, count * span)
+    size = prod(shape) // row * reach
     return ceil_div(size, TILE_UNIT) * TILE_UNIT
 
 

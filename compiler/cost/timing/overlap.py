@@ -46,10 +46,10 @@ def unit_clocks(issues: Sequence[Issue], machine: Machine, grouped: bool) -> dic
     clocks: dict[str, float] = defaultdict(float)
     for issue in issues:
         kind, _, format = issue.kind.partition(" ")
-        clocks["issue"] += 0 if kind == "operands" else issue.count
+        clocks["issue"] += 0 if kind in ("operands", "filled") else issue.count
         if kind in SHARED_BYTES:
             clocks["shared"] += SUB_PARTITIONS * issue.count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
-        elif kind == "products":
+        elif kind in ("products", "filled"):
             rate = machine.rates.products(format) if grouped else machine.products_of_single_warps(format)
             clocks[f"tensor {format}"] += SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / rate
         elif kind == "promote":
@@ -77,7 +77,7 @@ def overlaps(plan: Plan, machine: Machine, blocks_per_sm: int) -> tuple[Overlap,
 def _by_stream(plan: Plan, grouped: bool) -> dict[int, list[Issue]]:
     """What a warp that computes issues in a step of each stream."""
     # A warpgroup's products read their operands themselves, and a producer copies.
-    others = ("ldmatrix", "copies") if grouped else ("operands", "promote")
+    others = ("ldmatrix", "copies") if grouped else ("operands", "promote", "filled")
     found: dict[int, list[Issue]] = defaultdict(list)
     for issue in plan.issues:
         if issue.stream is not None and issue.kind.split()[0] not in ("turn", "lanes", *others):

@@ -22,6 +22,7 @@ from treadle.compiler.cost.timing.time import SUB_PARTITIONS
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects import cuda
+from treadle.dialects.cuda.warpgroups import multiplied
 from treadle.dialects.diagram.array import format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import rated_as
 
@@ -95,7 +96,7 @@ def _in_order(stages: Sequence[Stage]) -> Iterator[Stage]:
 
 
 def _product_clocks(op: cuda.WarpgroupProductOp, groups: int, machine: Machine) -> float:
-    flop = 2 * sizes_of(op.rhs.type)[op.axis] * prod(sizes_of(op.result.type).values()) / groups
+    flop = 2 * multiplied(op.rhs.type, op.axis) * prod(sizes_of(op.result.type).values()) / groups
     return flop / machine.rates.products(rated_as(str(format_of(op.rhs.type))))
 
 

@@ -81,7 +81,7 @@ EXPOSED = 0.1
 """The part of the reads and the issue of products that does not hide behind the multiplication, or the other way
 round: no unit of three is busy all the time."""
 
-OF_PRODUCTS = ("products", "ldmatrix", "operands", "shared")
+OF_PRODUCTS = ("products", "filled", "ldmatrix", "operands", "shared")
 """Instructions that overlap with the products that they feed."""
 
 
@@ -339,6 +339,10 @@ def _block_clocks(
         elif kind == "products":
             rate = choice(grouped, machine.rates.products(format), machine.products_of_single_warps(format))
             clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / rate
+        elif kind == "filled":
+            clocks[f"tensor {format}"] += (
+                choice(grouped, count, 0) * PRODUCT_FLOP[format] / machine.rates.products(format)
+            )
         elif kind == "promote":
             clocks["float"] += count * choice(grouped, WARP / machine.rates.float, 0)
         elif kind in ("float", "special"):

@@ -14,7 +14,7 @@ from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.kernel.leaving import leave_by_tensor_copies, takes_a_place
 from treadle.compiler.cost.kernel.plan import LEAVING, Pieces, Plan, Tile
 from treadle.compiler.cost.kernel.warpgroups import are_of_warpgroups
-from treadle.compiler.cost.levels.memory import tile_bytes
+from treadle.compiler.cost.levels.memory import bytes_of_tile
 from treadle.compiler.cost.reading.fed import Fed
 from treadle.compiler.cost.timing.tile_order import (
     KEPT,
@@ -64,7 +64,7 @@ def _with_places(plan: Plan, shared_bytes: Amount, machine: Machine) -> tuple[Am
     size, all_twice = _size(plan, shared_bytes, machine), True
     for tile in plan.tiles:
         if tile.role == "shared":
-            another = tile_bytes(tile.shape, tile.width) + 2 * BARRIER_BYTES
+            another = bytes_of_tile(tile, True) + 2 * BARRIER_BYTES
             fits = size + another <= machine.limits.shared_per_block
             size, all_twice = size + choice(fits, another, 0), all_twice & fits
     return size, all_twice
@@ -81,7 +81,7 @@ def _rooms(plan: Plan, shared_bytes: Amount, machine: Machine) -> Iterator[tuple
     """What a block takes if its results leave in so many parts, and whether they can, and it has as much."""
     leaving = [(tile, takes_a_place(tile, plan)) for tile in plan.tiles if tile.role in LEAVING]
     for parts in PARTS:
-        bytes = sum(choice(takes_place, tile.elements * tile.width, 0) for tile, takes_place in leaving)
+        bytes = sum(choice(takes_place, bytes_of_tile(tile, True), 0) for tile, takes_place in leaving)
         size = shared_bytes + ceil_div(bytes, parts)
         are_cut: Amount = True
         for tile, takes_place in leaving:
