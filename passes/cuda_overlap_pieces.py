@@ -34,13 +34,13 @@ class CudaOverlapPiecesPass(ModulePass):
     which all warpgroups meet, so that one that is ahead waits for the others. Meanwhile no product runs. So:
 
     - What pieces hold has two places, if shared memory has room for both beside as many blocks, so that the producer
-      brings that of the next piece while this one is computed (`passes/grids/two_places.py`). Legal always: turn by turn,
-      which are pieces, its ring takes one and the other. Each warp gives a place back for itself.
-    - Else it comes when the last product of a piece has read it (`passes/grids/early.py`). Legal if all that reads it are
-      products with a turn of one ring each. When that ring has its last turn of the piece back, all of
-      these are done; so the producer waits for that, and the consumers give the tile itself back no more. It comes
-      behind those turns of the ring whose places are free before. A piece that has no turn of the ring has no such
-      product, and its tile is not brought.
+      brings that of the next piece while this one is computed (`passes/grids/two_places.py`). Legal always: turn by
+      turn, which are pieces, its ring takes one and the other. Each warp gives a place back for itself.
+    - Else it comes when the last product of a piece has read it (`passes/grids/early.py`). Legal if all that reads it
+      are products with a turn of one ring each. When that ring has its last turn of the piece back, all of these are
+      done; so the producer waits for that, and the consumers give the tile itself back no more. It comes behind those
+      turns of the ring whose places are free before. A piece that has no turn of the ring has no such product, and its
+      tile is not brought.
     - What pieces read behind their loops alone is brought behind what the loops read (`passes/grids/behind.py`). Legal
       always: the order in which a producer brings tiles of different rings is its own, if none is awaited before one
       that comes later.
