@@ -64,12 +64,12 @@ def machine_of_ways() -> Machine:
 
 
 def row(each: Measured, way: str, machine: Machine) -> Row:
-    """Blocks take pieces in turns where the model says that this is faster."""
+    """Blocks take pieces in turns where the model says that this is faster; what pieces hold had one place then."""
     without = {"hierarchy-share-reciprocals"} if RECIPROCALS in way else set[str]()
     plan, sizes = planned(each, kernel_of(each.name, way), machine, without)
     machine = found_in_l2(machine, compulsory_bytes(plan, sizes))
     tried = (
-        estimate(plan, machine, sizes, Made(turns, powers_first=WITHOUT not in way, tested_first=False))
+        estimate(plan, machine, sizes, Made(turns, powers_first=WITHOUT not in way, twice=False))
         for turns in (True, False)
     )
     time_us, bottleneck = min((found.time_us, found.bottleneck) for found in tried if found is not None)
