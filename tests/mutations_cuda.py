@@ -310,20 +310,16 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "persist: rounds overlap": ("passes/grids/serpentine", "at.product(round, blocks)", "at.product(round, one)"),
     # Pieces that overlap.
-    "overlap: what is held comes a turn early": (
-        "passes/grids/early",
-        'numbers.sum(numbers.constant(stages - 1), done, "turn_beside")',
-        'numbers.sum(numbers.constant(stages - 2), done, "turn_beside")',
+    # What comes early to one place: `test_overlap_pieces.py`.
+    "overlap: both places are one": (
+        "passes/grids/two_places",
+        'numbers.rest(first.turn, numbers.constant(PLACES), "stage")',
+        "numbers.constant(0)",
     ),
-    "overlap: what is held comes with every turn": (
-        "passes/grids/early",
-        'test = arith.CmpiOp(_own(op.turn), turn, "eq")',
-        'test = arith.CmpiOp(_own(op.turn), turn, "uge")',
-    ),
-    "overlap: turns of what is held are not counted": (
-        "passes/grids/early",
-        "numbers.choice(has_turns, numbers.constant(1), zero)",
-        "numbers.choice(has_turns, zero, zero)",
+    "overlap: a ring of one turn for two places": (
+        "passes/grids/two_places",
+        "cuda.RingOp(0, ring.consumers.data, PLACES)",
+        "cuda.RingOp(0, ring.consumers.data, 1)",
     ),
     "overlap: warpgroups meet for a share of another": (
         "compiler/printer/tensor_stores",

@@ -58,7 +58,7 @@ EVERY_DAY = {
     "tensor stores: no fence",
     "cluster: a block ends before others let go of its memory",
     "persist: all pieces begin with turn 0",
-    "overlap: what is held comes a turn early",
+    "overlap: both places are one",
     "order: pieces are left out",
     "ping-pong: nobody takes the last turn back",
     "speculation: a maximum that stays moves",
