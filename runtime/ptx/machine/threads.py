@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.ptx.machine.machine import WARP, Machine
 from treadle.runtime.ptx.machine.meanings import MOVED
 from treadle.runtime.ptx.types import Array, Lanes
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["WARP", "Lanes", "Threads"]
 
