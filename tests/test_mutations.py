@@ -111,7 +111,7 @@ ELSEWHERE = {
     "diagram_merge_axes": "axes/joins",
     "diagram_reassociate": "products/chunked_products",
     "diagram_transpose_operands": "products/transposed_operands",
-    "cuda_overlap_pieces": "grids/early",
+    "cuda_overlap_pieces": "grids/two_places",
     "cuda_persist": "grids/persistent",
     "cuda_ping_pong": "warps/ping_pong",
     "cuda_speculate": "speculation/rewrite",
