@@ -44,10 +44,10 @@ Tried = tuple[Mapping[str, int], Mapping[str, int]]
 
 
 @cache
-def sketches(path: Path) -> list[tuple[Sketch, dict[str, int]]]:
+def sketches(path: Path, machine: str = Options().machine) -> list[tuple[Sketch, dict[str, int]]]:
     """The kernels of an example before their sizes are chosen, and the default sizes of its axes."""
     module = load_module(path)
-    passes = list(pipeline(Options()))
+    passes = list(pipeline(Options(machine)))
     run_passes(module, passes[: [spec.name for spec in passes].index(CHOOSING_PASS)])
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     defaults = default_sizes(function)
@@ -163,6 +163,19 @@ def test_the_choice_is_the_best_there_is(path: Path, machine: str, scale: str):
             chosen = merit(choice.estimate)
             assert chosen.spills <= best.spills, f"{choice.candidate} but {where}"
             assert chosen.time_us <= WITHIN * best.time_us, f"{choice.candidate} but {where}"
+
+
+def test_pieces_of_different_lengths_fill_their_last_wave():
+    """Of many candidates at a time the last wave counts as a whole one, of each by itself its pieces are dealt out."""
+    machine = load_machine("h100-pcie")
+    (path,) = (path for path in EXAMPLES if path.stem == "linear_attention_causal")
+    for sketch, defaults in sketches(path, machine.name):
+        sizes = sizes_at("large", sketch, defaults)
+        found = candidates(sketch, sizes, {}, machine.most_in_cluster)
+        tried = [(found[i].tiles, found[i].warps) for i in range(len(found))]
+        best = best_of(sketch, machine.name, sizes, tried)
+        assert best is not None
+        assert merit(choose(sketch, machine, sizes, {}).estimate).time_us <= WITHIN * best[0].time_us
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -14,6 +14,8 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -277,6 +279,24 @@ def test_the_shortest_fill_the_end_of_a_grid(shape: tuple[int, int, int]) -> Non
     assert found == pytest.approx(end_of_grid(shared, section))
     assert found < 1.04
     assert end(range(count)) > 1.16
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.integers(1, 60),
+    slots=st.integers(1, 70),
+    pieces=st.lists(st.sampled_from([0, 1, 3, 5, 9, 12]), min_size=1, max_size=30).map(sorted),
+    section=st.integers(1, 60),
+)
+def test_slots_that_end_together_are_dealt_to_together(rows: int, slots: int, pieces: list[int], section: int) -> None:
+    """As one by one."""
+    shared = Sharing(rows, slots, 1, 1, tuple(pieces))
+    busy = [0] * slots
+    for begin in range(0, rows, section):
+        for piece in pieces[::-1] if longest(shared) == "last" else pieces:
+            for _ in range(min(section, rows - begin)):
+                heapreplace(busy, busy[0] + piece)
+    assert end_of_grid(shared, section) == max(busy) * slots / max(sum(busy), 1)
 
 
 def test_rows_whose_first_pieces_are_long_begin_with_these() -> None:

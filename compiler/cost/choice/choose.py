@@ -4,11 +4,11 @@ least estimated time; and saying why."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treadle.compiler.amounts import Amount, is_many
+from treadle.compiler.amounts import Amount, is_many, least, most
 from treadle.compiler.cost.choice.candidates import Candidate, Candidates, candidates
 from treadle.compiler.cost.choice.merit import Merit, merit
 from treadle.compiler.cost.choice.shares import part_fed, parts_fed
@@ -35,11 +35,13 @@ compute, where there are no products."""
 ROUNDED = 0.0005
 """And those that print alike."""
 
-NEAR = 1.15
+NEAR = 1.2
 """Of a stream that conditions limit, candidates within this of the best are estimated again with the part of the stream
 that their own groups are fed; for the others it is interpolated between a few sizes, which is seldom off by more."""
 EXACTLY = 8
 """And so many of the best piece by piece."""
+PROMISING = 4
+"""And so many that may be better, though they are not among these (`_promising`)."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class _Trial:
     late: Amount
     ragged: Amount
     """How many streams end with a part of a piece, the rest of which is computed all the same."""
+    uneven: Amount = 1.0
+    """How many times the mean the group is fed that is fed most, as far as that was asked."""
 
     @property
     def fitting(self) -> Amount:
@@ -110,9 +114,12 @@ def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str
     if sketch.conditional is None:
         return trial
     near = np.flatnonzero(trial.timing.time_us <= NEAR * np.min(trial.timing.time_us[trial.fitting], initial=np.inf))
-    part = np.broadcast_to(part, len(found)).copy()
-    part[near] = parts_fed(sketch, found.tiles, sizes, near.tolist())
-    return _estimated(sketch, found, machine, sizes, part)
+    if not len(near):
+        return trial
+    part, uneven = np.broadcast_to(part, len(found)).copy(), np.full(len(found), np.inf)
+    part[near], longest = parts_fed(sketch, found.tiles, sizes, near.tolist())
+    uneven[near] = longest / most(part[near], 1e-9)
+    return replace(_estimated(sketch, found, machine, sizes, part), uneven=uneven)
 
 
 def _estimated(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str, int], part: Amount) -> _Trial:
@@ -123,26 +130,62 @@ def _estimated(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mappi
 
 
 def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial) -> tuple[Candidate, Estimate]:
-    enough = EXACTLY if sketch.conditional is not None else 1
-    ranked: list[tuple[Merit, int, Candidate, Plan, Estimate]] = []
-    for i, place in enumerate(place for place in _by_rank(trial) if trial.fitting[place]):
-        if len(ranked) == enough:
+    order = [place for place in _by_rank(trial) if trial.fitting[place]]
+    ranked: list[_Exact] = []
+    for i, place in enumerate(order):
+        if len(ranked) == (EXACTLY if sketch.conditional is not None else 1):
             break
-        candidate = trial.candidates[place]
-        plan = sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads)
-        found = estimate(plan, machine, sizes)
-        if found is not None:
-            ranked.append((merit(found), i, candidate, plan, found))
+        ranked += _exact(sketch, machine, sizes, trial.candidates[place], i)
     if not ranked:
         raise TreadleError(_nothing_fits(sketch, machine, trial, {}))
-    least = min(own for own, *_ in ranked)
+    if sketch.conditional is not None:
+        ranked += _promising(sketch, machine, sizes, trial, order, ranked)
+    least = min(each.merit for each in ranked)
     alike = [
-        each for each in ranked if each[0].spills == least.spills and each[0].time_us <= least.time_us * (1 + ROUNDED)
+        each
+        for each in ranked
+        if each.merit.spills == least.spills and each.merit.time_us <= least.time_us * (1 + ROUNDED)
     ]
     if len(alike) > 1:
-        alike.sort(key=lambda each: (_lasting_time(each[3], machine, sizes), each[1]))
-    _, _, best, _, found = alike[0]
-    return best, found
+        alike.sort(key=lambda each: (_lasting_time(each.plan, machine, sizes), each.rank))
+    return alike[0].candidate, alike[0].estimate
+
+
+@dataclass(frozen=True)
+class _Exact:
+    """A candidate that was estimated by itself."""
+
+    merit: Merit
+    rank: int
+    candidate: Candidate
+    plan: Plan
+    estimate: Estimate
+
+
+def _exact(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], candidate: Candidate, rank: int) -> list[_Exact]:
+    """Nothing where it does not fit after all."""
+    plan = sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads)
+    found = estimate(plan, machine, sizes)
+    return [] if found is None else [_Exact(merit(found), rank, candidate, plan, found)]
+
+
+def _promising(
+    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial, order: list[int], ranked: list[_Exact]
+) -> list[_Exact]:
+    """Others that may be faster still, by themselves: of many candidates at a time the last wave counts as a whole one,
+    where processors that take pieces of different lengths may end together all the same."""
+    slots = machine.sms * np.where(trial.timing.in_turns, 1, most(trial.timing.blocks_per_sm, 1))
+    waves = np.broadcast_to(trial.timing.blocks / slots, len(trial.candidates))
+    hoped = trial.merit.time_us * most(waves, least(trial.uneven, np.ceil(waves))) / most(np.ceil(waves), 1)
+    spills = np.broadcast_to(trial.merit.spills, len(trial.candidates))
+    best = min(each.merit for each in ranked)
+    found: list[_Exact] = []
+    known = {each.rank for each in ranked}
+    others = [(hoped[place], i) for i, place in enumerate(order) if spills[place] <= best.spills and i not in known]
+    for time_us, i in sorted(others)[:PROMISING]:
+        if time_us < best.time_us:
+            found += _exact(sketch, machine, sizes, trial.candidates[order[i]], i)
+    return found
 
 
 def _lasting_time(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> float:

@@ -28,23 +28,28 @@ def part_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, in
     grid = [_some(np.unique(tiles[axis])) for axis in axes]
     first = {axis: int(np.ravel(many)[0]) for axis, many in tiles.items()}
     asked = [
-        sketch.part_fed({**first, **dict(zip(axes, map(int, point), strict=True))}, sizes, GROUPS)
+        sketch.part_fed({**first, **dict(zip(axes, map(int, point), strict=True))}, sizes, GROUPS)[0]
         for point in product(*grid)
     ]
     table = np.array(asked).reshape([len(each) for each in grid])
     return _interpolated(grid, table, [tiles[axis] for axis in axes])
 
 
-def parts_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, int], wanted: Sequence[int]) -> Amount:
-    """Of the candidates at these places, without interpolation: each combination of sizes is asked for once."""
+def parts_fed(
+    sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, int], wanted: Sequence[int]
+) -> tuple[Amount, Amount]:
+    """Of the candidates at these places, without interpolation, on average and of the group that is fed most: each
+    combination of sizes is asked for once."""
     one = {axis: int(np.ravel(many)[0]) for axis, many in tiles.items()}
     axes = sketch.limiting(one)
-    columns = [np.broadcast_to(tiles[axis], tiles[axes[-1]].shape)[wanted] for axis in axes]
-    known: dict[tuple[int, ...], float] = {}
-    for point in zip(*(column.astype(int).tolist() for column in columns), strict=True):
-        if point not in known:
-            known[point] = sketch.part_fed({**one, **dict(zip(axes, point, strict=True))}, sizes, MANY_GROUPS)
-    return np.array([known[point] for point in zip(*(c.astype(int).tolist() for c in columns), strict=True)])
+    columns = [np.broadcast_to(tiles[axis], tiles[axes[-1]].shape)[wanted].astype(int).tolist() for axis in axes]
+    points = list(zip(*columns, strict=True))
+    known = {
+        point: sketch.part_fed({**one, **dict(zip(axes, point, strict=True))}, sizes, MANY_GROUPS)
+        for point in dict.fromkeys(points)
+    }
+    mean, most = zip(*(known[point] for point in points), strict=True)
+    return np.array(mean), np.array(most)
 
 
 def _some(values: Amount) -> Amount:

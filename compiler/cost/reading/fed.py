@@ -89,10 +89,12 @@ class Fed:
         axes = {self.stream.axis, *(pieces.axis for pieces in self.around), *self.extents}
         return _shares(self, tuple((axis, sizes[axis]) for axis in sorted(axes)))
 
-    def part(self, sizes: Mapping[str, int], asked: int) -> float:
-        """About how much of its pieces the stream is fed: so many of the groups along each axis are asked."""
+    def part(self, sizes: Mapping[str, int], asked: int) -> tuple[float, float]:
+        """About how much of its pieces the stream is fed, on average and where it is fed most: so many of the groups
+        along each axis are asked."""
         shares = _asked(self, sizes, [max(1, pieces.count(sizes) // asked) for pieces in self.around])
-        return shares.mean_steps / max(self.stream.count(sizes), 1)
+        count = max(self.stream.count(sizes), 1)
+        return shares.mean_steps / count, float(np.max(shares.steps, initial=0)) / count
 
     def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int:
         """The elements that an array with these axes has in the pieces of a part of the stream, added up over the

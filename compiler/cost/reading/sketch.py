@@ -227,11 +227,12 @@ class Sketch:
             spared[stream] = spared[stream] + spared_registers(product, spread)
         return least_of_streams(spared)
 
-    def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int], asked: int) -> float:
-        """How much of the streamed axis conditions leave, of all streams together, as so many groups along each axis
-        that limits depend on say."""
-        fed = self._fed_of(tiles)
-        return sum(1.0 if each is None else each.part(sizes, asked) for each in fed) / max(len(fed), 1)
+    def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int], asked: int) -> tuple[float, float]:
+        """How much of the streamed axis conditions leave, of all streams together, on average and to the group to which
+        they leave most, as so many groups along each axis that limits depend on say."""
+        parts = [(1.0, 1.0) if each is None else each.part(sizes, asked) for each in self._fed_of(tiles)]
+        count = max(len(parts), 1)
+        return sum(mean for mean, _ in parts) / count, sum(most for _, most in parts) / count
 
     def limiting(self, tiles: Mapping[str, int]) -> tuple[str, ...]:
         """The axes whose pieces say how much that is."""

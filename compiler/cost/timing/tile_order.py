@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heapreplace
+from heapq import heappop, heappush
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -65,12 +66,40 @@ def end_of_grid(sharing: Sharing, section: int) -> float:
     all_rows = -(-MOST_PIECES // len(sharing.pieces) // section) * section
     rows = sharing.rows if sharing.rows <= all_rows else all_rows + sharing.rows % section
     pieces = sharing.pieces[::-1] if longest(sharing) == "last" else sharing.pieces
-    busy = [0] * sharing.slots
+    runs = [(piece, len(list(alike))) for piece, alike in groupby(pieces)]
+    busy = _Busy(sharing.slots)
     for begin in range(0, rows, section):
-        for piece in pieces:
-            for _ in range(min(section, rows - begin)):
-                heapreplace(busy, busy[0] + piece)
-    return max(busy) * len(busy) / max(sum(busy), 1)
+        for piece, count in runs:
+            busy.deal(piece, count * min(section, rows - begin))
+    return busy.last() * sharing.slots / max(busy.total(), 1)
+
+
+class _Busy:
+    """Until when slots are busy. As pieces are of few lengths, many slots end together."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = {0: slots}
+        self._ends = [0]
+        """A heap of what `_slots` has."""
+
+    def deal(self, piece: int, count: int) -> None:
+        """Gives so many alike pieces, each to a slot that ends first."""
+        while count:
+            first = self._ends[0]
+            given = min(self._slots[first], count)
+            count -= given
+            self._slots[first] -= given
+            if not self._slots[first]:
+                del self._slots[heappop(self._ends)]
+            if first + piece not in self._slots:
+                heappush(self._ends, first + piece)
+            self._slots[first + piece] = self._slots.get(first + piece, 0) + given
+
+    def last(self) -> int:
+        return max(self._ends)
+
+    def total(self) -> int:
+        return sum(until * slots for until, slots in self._slots.items())
 
 
 def different_bytes(sharing: Sharing, section: int) -> int:
