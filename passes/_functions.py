@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import Pure
 
 from treadle.dialects import cuda
@@ -123,9 +123,11 @@ def _values(op: Operation) -> Iterator[SSAValue]:
 def erase_dead(block: Block) -> None:
     """Erase diagram operations of a block whose results nobody uses, but reads that alone say how long an axis is."""
     for op in reversed(list(block.ops)):
-        if not isinstance(op, DiagramOperation) or not op.has_trait(Pure):
+        if not isinstance(op, DiagramOperation) or not op.has_trait(Pure) or any(result.uses for result in op.results):
             continue
-        if not any(result.uses for result in op.results) and not _gives_a_size(op):
+        if _gives_a_size(op):
+            _read_argument(op)
+        else:
             op.detach()
             op.erase()
 
@@ -138,6 +140,16 @@ def _gives_a_size(op: Operation) -> bool:
     own = {axis for axis, size in sizes_of(op.result.type).items() if size == DYNAMIC and axis not in given}
     others = (result for other in op.parent.ops if other is not op for result in other.results)
     return any(own & set(axes_of(result.type)) for result in others)
+
+
+def _read_argument(op: Operation) -> None:
+    """Let a read that only says how long an axis is read an argument of the same type, if there is one: what it reads
+    need not be made for that."""
+    assert isinstance(op, ReadOp)
+    assert op.parent is not None
+    alike = next((each for each in op.parent.args if each.type == op.operand.type), None)
+    if alike is not None and not isinstance(op.operand, BlockArgument):
+        op.operands[0] = alike
 
 
 def erase_unused(values: Iterable[SSAValue]) -> None:

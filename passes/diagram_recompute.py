@@ -15,10 +15,11 @@ from xdsl.passes import ModulePass
 from treadle.compiler.errors import Refusal
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
-from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import number_format, rated_as
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
+from treadle.passes.expressions.decisions import decides
 from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.expressions.steady import is_steady
 from treadle.passes.kernels.in_turn import split_products_of_products, split_sums_between
@@ -68,7 +69,8 @@ class DiagramRecomputePass(ModulePass):
     ```
 
     Legal, because operations are functions, as long as what is made of a product passes on a rounding as no more than
-    that (`expressions.steady`): two kernels may add the product up in different orders.
+    that (`expressions.steady`): two kernels may add the product up in different orders. What other sums make decides no
+    comparison (`expressions.decisions`).
 
     Done where a product is among what is made again (`fusion` makes again what is computed element by element), if
     that takes less time than what the kernels then save and read less takes in device memory. Both grow alike with the
@@ -200,8 +202,9 @@ class _Shared:
 
     @property
     def is_steady(self) -> bool:
-        """Whether it does not matter that kernels add up the products in different orders."""
-        return is_steady([op.result for op in self.products], self.ops)
+        """Whether it does not matter that kernels add up the products, and other sums, in different orders."""
+        sums = [op.result for op in self.ops if isinstance(op, ReduceOp) and self.is_shared(op)]
+        return is_steady([op.result for op in self.products], self.ops) and not any(map(decides, sums))
 
     def part(self, function: func.FuncOp) -> list[Operation]:
         """Let the sums of each phase have arrays of their own; the operations that came."""

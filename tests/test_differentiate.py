@@ -22,6 +22,7 @@ from treadle.compiler.laws import FOLDER, standard_law, standard_laws
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.hierarchy.schedule import derivation_of
+from treadle.runtime.inputs import output_names
 from treadle.runtime.interpreter import entry_function, run_function
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -84,6 +85,23 @@ def test_arguments_results_and_cotangents_in_this_order() -> None:
     attributes = function_of(gradient).arg_attrs
     assert attributes is not None
     assert [bool(each.data) for each in attributes] == [True] + 7 * [False]
+
+
+def test_a_gradient_is_called_by_its_argument() -> None:
+    """Also where it is that of something else."""
+    module = program(
+        "(%a: !r, %b: !r) -> !r",
+        "%less = diagram.map (%p = %a : !r, %q = %b : !r) -> !r {",
+        "  %d = arith.subf %p, %q : f32",
+        "  diagram.yield %d : f32",
+        "}",
+        "%y = diagram.map (%p = %less : !r) -> !r {",
+        "  %s = math.sin %p : f32",
+        "  diagram.yield %s : f32",
+        "}",
+        "func.return %y : !r",
+    )
+    assert output_names(function_of(checked(module))) == ("da", "db")
 
 
 def test_of_some_arguments() -> None:

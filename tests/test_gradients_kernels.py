@@ -79,3 +79,41 @@ def test_gradients_run_at_any_size(name: str, machine: str) -> None:
         every = {axis: {"h": 2, "g": 3, "q": q, "x": x}[axis] for axis in road.symbolic}
         for verdict in road.verdicts(road.inputs(every, 3), every):
             assert verdict.ok, verdict
+
+
+@treadle.kernel("n d, k d -> k d, n", static="d")
+def soft_clusters(X: tl.Array, C: tl.Array) -> tuple[tl.Array, tl.Array]:
+    shares = tl.softmax(-(((X - C) ** 2).sum("d")), over="k")
+    return tl.contract(shares, X, over="n") / shares.sum("n"), shares.max("k")
+
+
+@treadle.kernel("n, n -> n")
+def summed_up(a: tl.Array, b: tl.Array) -> tl.Array:
+    return tl.cumsum(a * b, over="n")
+
+
+def checked(
+    program: treadle.NamedKernel, format: str, defaults: dict[str, int], machine: str, *sizes: dict[str, int]
+) -> None:
+    """The kernels of a gradient against its reference."""
+    formats = [format] * len(program.signature.inputs)
+    road = compiled(str(differentiated(program.trace(formats, defaults, program.static))), machine=machine)
+    for each in sizes:
+        for verdict in road.verdicts(road.inputs(each, 3), each):
+            assert verdict.ok, verdict
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_an_element_is_found_by_the_maximum_that_another_kernel_made(machine: str) -> None:
+    """Kernels that are fed other axes made shares again, with other last digits, so that none was the largest."""
+    sizes = {"n": 33, "k": 10, "d": 16}
+    checked(soft_clusters, "f32", sizes, machine, {"n": 33, "k": 10}, {"n": 1, "k": 1})
+
+
+@needs_compiler
+@pytest.mark.parametrize("format", ["f32", "f16"])
+def test_a_size_that_only_a_read_of_a_computed_array_tells(format: str) -> None:
+    """The kernel that has the axis comes before the array that is read, which need not be made where an argument is
+    like it."""
+    checked(summed_up, format, {"n": 200}, "a100", {"n": 40}, {"n": 1})

@@ -628,3 +628,49 @@ func.func @f(%X: !X, %n: !N) -> !N {
     n = np.full(4, -(2**31), np.int32)
     (result,) = run_with_bounds(module, (np.asarray([3.0, 6.0, 7.5, 0.1], np.float32), n))
     assert (result.error >= 0).all()
+
+
+EXTREMUM = """
+func.func @f(%A: !A, %t: !a) -> !A {{
+  %S = diagram.map (%v = %A : !A, %s = %t : !a) -> !A {{
+    %y = arith.mulf %v, %s : f32
+    diagram.yield %y : f32
+  }}
+  %m = diagram.reduce {kind} %S over [b] : !A -> !a
+  %is = diagram.map (%v = %{of} : !A, %e = %m : !a) -> !A {{
+    %same = arith.cmpf oeq, %v, %e : f32
+    %one = arith.constant 1.0 : f32
+    %zero = arith.constant 0.0 : f32
+    %y = arith.select %same, %one, %zero : f32
+    diagram.yield %y : f32
+  }}
+  func.return %is : !A
+}}"""
+THIRD = np.full(1, 1 / 3, F32)
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_an_element_that_no_other_reaches_is_the_extremum(kind: str) -> None:
+    sign = 1 if kind == "max" else -1
+    far, near = np.array([[1, 2, 3, 2]], F32) * sign, np.array([[1, 3, np.nextafter(F32(3), F32(2)), 2]], F32) * sign
+    text = EXTREMUM.format(kind=kind, of="S")
+    result = bounded(text, far, THIRD)
+    assert result.value.tolist() == [[0, 0, 1, 0]]
+    assert not result.error.any()
+    assert (bounded(text, near, THIRD).error > 0).tolist() == [[False, True, True, False]]
+    with_nan = np.where(far == sign, np.nan, far).astype(F32)
+    assert bounded(text, with_nan, THIRD).error.shape == far.shape
+
+
+def test_what_is_not_the_elements_of_the_extremum_is_near_it() -> None:
+    """Equal to the maximum of thirds, an argument is so by its own digits."""
+    result = bounded(EXTREMUM.format(kind="max", of="A"), np.array([[1, 2, 3, F32(3) * THIRD[0]]], F32), THIRD)
+    assert (result.error > 0).any()
+
+
+def test_a_comparison_with_itself_asks_for_a_nan() -> None:
+    result = bounded(
+        EXTREMUM.format(kind="max", of="S").replace("oeq, %v, %e", "une, %v, %v"), np.array([[1, 2]], F32), THIRD
+    )
+    assert not result.value.any()
+    assert not result.error.any()

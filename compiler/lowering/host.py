@@ -87,6 +87,7 @@ class HostLowering:
             if is_array(arg.type):
                 self._buffer(arg)
         self._read_sizes(block.args, InsertPoint.before(ops[0]))
+        self._fit_first([op for op in ops if isinstance(op, ReadOp)], InsertPoint.before(ops[0]))
         for op in ops:
             if isinstance(op, KernelOp):
                 self._launch(op)
@@ -190,7 +191,26 @@ class HostLowering:
         Rewriter.replace_op(op, new)
 
     def _read(self, op: ReadOp) -> None:
-        """A view of a buffer: no data moves. Its axes get the largest sizes that fit."""
+        """A view of a buffer: no data moves."""
+        self._fit(op, InsertPoint.before(op))
+        self._buffer(op.result)
+
+    def _fit_first(self, reads: Iterable[ReadOp], place: InsertPoint) -> None:
+        """Sizes that reads tell as soon as those of the axes that they read are known: what they read need not be made
+        yet, and a kernel before it may have the axis. The first read that has an axis decides; one with zeros around
+        it need not tell a size."""
+        later = set[str]()
+        for op in reads:
+            known = all(self._is_known(value.type) for value in (op.operand, *op.inputs))
+            if known and not op.is_padded and later.isdisjoint(axes_of(op.result.type)):
+                self._fit(op, place)
+            later |= {axis for axis, size in sizes_of(op.result.type).items() if size == DYNAMIC} - self.sizes.keys()
+
+    def _is_known(self, type: Attribute) -> bool:
+        return all(size != DYNAMIC or axis in self.sizes for axis, size in sizes_of(type).items())
+
+    def _fit(self, op: ReadOp, place: InsertPoint) -> None:
+        """Axes get the largest sizes that fit."""
         new: list[Operation] = []
 
         def emit(operation: Operation) -> SSAValue:
@@ -201,8 +221,7 @@ class HostLowering:
         for axis in op.by_factor():
             if sizes[axis] == DYNAMIC and axis not in self.sizes:
                 self.sizes[axis] = fitting_size(op, axis, self.sizes.__contains__, self._size, emit)
-        Rewriter.insert_op(new, InsertPoint.before(op))
-        self._buffer(op.result)
+        Rewriter.insert_op(new, place)
 
     def _regroup(self, op: Regrouping) -> None:
         """A view of a buffer, or of a copy of it without gaps."""

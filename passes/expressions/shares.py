@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.passes._functions import fresh_hint, label, note, replace
+from treadle.passes.expressions.decisions import decides
 from treadle.passes.expressions.inner import logarithm_of
 from treadle.passes.expressions.magnitudes import is_far_from_overflow
 from treadle.passes.expressions.scalars import (
@@ -65,6 +66,8 @@ def _divisor(power: MapOp, is_apart: IsApart) -> SSAValue | None:
     if first is None or format_of(first.type) != f32:
         return None
     if any(each is not first and not (each is None and is_apart(user, first)) for user, each in found.items()):
+        return None
+    if decides(power.result):  # of a power that is divided elsewhere, too, shares here would have other last digits
         return None
     shared = set(axes_of(first.type)) < set(axes_of(power.result.type))
     return first if shared and is_nonnegative(Leaf(first)) and is_far_from_overflow(Leaf(first)) else None

@@ -59,6 +59,7 @@ def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, Law
     for subject, law, reason in backward.steps:
         note(function, PASS, subject, law, reason)
     _simplify(function, given_values(results, given), laws)
+    _name_results(block, [backward.hint(argument) for argument in wanted])
     _set_defaults(function, lengths)
 
 
@@ -168,6 +169,16 @@ def _gradient(argument: SSAValue, backward: Backward) -> SSAValue:
     if result is whole and not isinstance(result, BlockArgument) and result.name_hint is None:
         result.name_hint = backward.hint(argument)
     return result
+
+
+def _name_results(block: Block, names: Sequence[str | None]) -> None:
+    """Call each gradient by its argument, also where it is that of something else (of `a - m` by `a`, say), unless it
+    is that of several arguments, or given."""
+    assert block.last_op is not None
+    returned = block.last_op.operands
+    for value, hint in zip(returned, names, strict=True):
+        if isinstance(value.owner, Operation) and list(returned).count(value) == 1:
+            value.name_hint = hint
 
 
 def _declare(function: func.FuncOp, own: Sequence[SSAValue], wanted: Sequence[SSAValue]) -> None:

@@ -27,7 +27,10 @@ What the units are, and why they are not smaller:
 - exp: 2^-21 for ex2.approx, plus 2^-22 |v| because the argument is multiplied by log2 e first. log the
   like. Other functions: 2^-20, relative, or absolute where the function crosses zero (sin, cos, tan).
 - A function passes a bound on by the worst it does on the interval, not by its slope in the middle.
-- A comparison of intervals that overlap may go either way; `select` then allows either choice.
+- A comparison of intervals that overlap may go either way; `select` then allows either choice. But an element that
+  is compared with the maximum or minimum of all (`argmax`) is it if no other may be: an extremum is one of its
+  elements, and passes take care that all that compare numbers have them made in one way
+  (`passes.expressions.decisions`).
 - An interval that touches the border of a function's domain has no bound. The sign of a zero is not known, so
   neither is that of what is divided by it.
 - Where a condition on data along a row leaves elements out, nothing is said of the distance from an extremum of an

@@ -7,6 +7,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Attribute, Operation
 
 from treadle.runtime.interpreter.arrays import AnyArray, FloatArray, Numbers, is_float
+from treadle.runtime.interpreter.bounds.extrema import beside_own_extremum
 from treadle.runtime.interpreter.bounds.numbers import error_of, rounding, settled, times
 from treadle.runtime.interpreter.bounds.spreads import all_or_nothing
 from treadle.runtime.interpreter.bounds.tables import ABSOLUTE, ARGUMENT, EXACT, RELATIVE, SPREAD
@@ -20,6 +21,7 @@ def scalar_error(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) 
         if kind is arith.ConstantOp:
             return np.zeros(())
         spread = SPREAD.get(kind, all_or_nothing)(op, operands, value)
+        spread = beside_own_extremum(op, operands, spread)
         if kind is not arith.SelectOp:
             for operand in operands:  # what may be anything may be NaN
                 spread = np.where(np.isinf(error_of(operand)), np.inf, spread)
