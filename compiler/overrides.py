@@ -59,9 +59,9 @@ def check_options(of: type[ModulePass], spec: ArgSpec) -> None:
         told = option.replace("_", "-")
         if option not in names:
             close = get_close_matches(option, names, n=1)
-            hint = f"did you mean {close[0].replace('_', '-')}? " if close else ""
+            hint = f": did you mean {close[0].replace('_', '-')}?" if close else ""
             every = ", ".join(name.replace("_", "-") for name in names) or "none"
-            raise TreadleError(f"pass '{spec.name}' has no option '{told}': {hint}(its options: {every})")
+            raise TreadleError(f"pass '{spec.name}' has no option '{told}'{hint} (its options: {every})")
         known = [each for each in _choices(types[option]) if each is not None]
         if known and not (len(values) == 1 and values[0] in known):
             given = f"{told}={','.join(map(str, values))}" if values else told

@@ -112,6 +112,7 @@ def test_a_mean_under_torch_compile_divides_by_the_size() -> None:
         (lambda a: tl.var(a, over="x", correction="1"), "var of correction='1': a number of elements"),
         (lambda a: tl.argmax(a, over="r x"), "argmax over 'r x': a position is along one axis, as in over='x'"),
         (lambda a: tl.where(a > (0 & a) < 1, a, a), "put comparisons that it joins in parentheses"),
+        (lambda a: tl.keep(a, "m[r, x] == 1", m=a), "'m' has elements f32: write m.to('i32')"),
     ],
 )
 def test_what_is_no_array_is_said(wrong: Any, said: str) -> None:

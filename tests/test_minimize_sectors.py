@@ -182,6 +182,7 @@ def test_python_gives_passes_options() -> None:
     [
         ("coalescing{minimize=sector}", "minimize=sector: minimize is time or sectors"),
         ("coalescing{minimise=sectors}", "has no option 'minimise': did you mean minimize?"),
+        ("coalescing{z=1}", "has no option 'z' (its options: "),
         ("coalescin{minimize=sectors}", "the pipeline has no pass 'coalescin': did you mean 'coalescing'?"),
         ("diagram-differentiate", "the pipeline has no pass 'diagram-differentiate'"),
         ("coalescing{minimize=sectors", "is no pass with options"),

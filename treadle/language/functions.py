@@ -149,6 +149,9 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     if not isinstance(text, str):
         raise TreadleError("the condition of keep is a text about positions, as in keep(S, 'x <= q')")
     _check_arrays(f"condition '{condition}'", given)
+    for name, each in inputs.items():
+        if each.format != "i32":
+            raise TreadleError(f"condition '{condition}': '{name}' has elements {each.format}: write {name}.to('i32')")
     graph = graph_of("keep", [array, *given.values()])
     condition, divided = with_quotients(condition, inputs, array.axes)
     inputs |= {name: Array(graph, graph.index(each.axis)) // each.divisor for name, each in divided.items()}
