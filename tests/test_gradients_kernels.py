@@ -9,7 +9,10 @@ from test_recompute import fused, saved
 import treadle
 import treadle.language as tl
 from roads import compiled
+from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import parse_module
+from treadle.dialects.diagram import ReduceOp
+from treadle.passes.expressions.decisions import decides
 from treadle.runtime.backend import has_host_compiler
 
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
@@ -92,6 +95,9 @@ def summed_up(a: tl.Array, b: tl.Array) -> tl.Array:
     return tl.cumsum(a * b, over="n")
 
 
+SMALL = {"n": 33, "k": 10, "d": 16}
+
+
 def checked(
     program: treadle.NamedKernel, format: str, defaults: dict[str, int], machine: str, *sizes: dict[str, int]
 ) -> None:
@@ -107,8 +113,19 @@ def checked(
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 def test_an_element_is_found_by_the_maximum_that_another_kernel_made(machine: str) -> None:
     """Kernels that are fed other axes made shares again, with other last digits, so that none was the largest."""
-    sizes = {"n": 33, "k": 10, "d": 16}
-    checked(soft_clusters, "f32", sizes, machine, {"n": 33, "k": 10}, {"n": 1, "k": 1})
+    checked(soft_clusters, "f32", SMALL, machine, {"n": 33, "k": 10}, {"n": 1, "k": 1})
+
+
+def test_sums_that_decide_are_made_once() -> None:
+    """The distances, whose nearest is looked for: other kernels do not make them again, nor shares in another form."""
+    module = differentiated(soft_clusters.trace(["f32"] * 2, SMALL, "d"))
+    run_pipeline(module, Options(machine="a100"), last="diagram-expand-laws")
+    made = {op.results[0].name_hint: op.results[0] for op in module.walk() if isinstance(op, ReduceOp)}
+    assert [decides(made[name]) for name in ("sum", "result1", "sum_b", "s")] == [True, True, False, False]
+    module = differentiated(soft_clusters.trace(["f32"] * 2, SMALL, "d"))
+    run_pipeline(module, Options(machine="a100"), last="streaming")
+    assert "exp(a - log b)" not in str(module)
+    assert "diagram-recompute" not in str(module)
 
 
 @needs_compiler

@@ -191,3 +191,16 @@ def test_gradients_of_attention_divide_no_score(machine: str) -> None:
     text = print_cuda(module)
     assert "divide(" not in text
     assert "logf(" in text
+
+
+def test_shares_that_are_compared_stay_quotients() -> None:
+    """Others may have made what they are compared with of quotients, with other last digits."""
+    more = """%top = diagram.fill 0.25 : f32 -> !X
+  %is = diagram.map (%p = %P : !X, %t = %top : !X) -> !X {
+    %above = arith.cmpf ogt, %p, %t : f32
+    %y = arith.select %above, %p, %t : f32
+    diagram.yield %y : f32
+  }
+  """
+    assert uses_law(program())
+    assert not uses_law(program(more=more, returned="%is : !X"))
