@@ -94,6 +94,7 @@ PROGRAMS = (
     Program("examples/attention.mlir", "h100", [SHORT | {"x": 640}], None, SIXTY_FOUR, levels=CLIMBING),
     Program("examples/attention_window.mlir", "h100", [SHORT | {"q": 400, "x": 400}], None, SIXTY_FOUR),
     Program("examples/layer_norm.mlir", "h100", [{"t": 2, "i": 3500}]),
+    Program("tests/programs/strided.mlir", "a100", [{"q": 70, "x": 700}]),
 )
 FIRST = {
     "_load_ahead": 6,
@@ -130,6 +131,8 @@ FIRST = {
     "speculation: begins with another state": 21,
     "compiler/printer/votes": 21,
     "votes: all rows of a lane": 20,
+    "lowering: a quotient towards zero": 23,
+    "lowering: a remainder by other bits": 23,
 }
 """The number of the program that meets the mistakes of a file, or one of them, which runs before all others."""
 

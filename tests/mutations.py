@@ -354,6 +354,22 @@ MUTATIONS: dict[str, Mutation] = {
         "one = add(arith.ConstantOp.from_int_and_width(0, IndexType()))",
     ),
     "searches: least for most": ("passes/streams/searches", "factor * sign > 0", "factor * sign < 0"),
+    # Quotients and remainders.
+    "quotients: what is divided ends some blocks early": (
+        "dialects/diagram/solved",
+        "rest.plus(quotient.form, -1).plus(ONE, divisor - 1)",
+        "rest.plus(quotient.form, -1).plus(ONE, -5 * divisor)",
+    ),
+    "remainders: the least of a piece is the last": (
+        "passes/streams/limits",
+        "arith.SubiOp(self._remainder(high, term.divisor), between)",
+        "arith.SubiOp(self._remainder(high, term.divisor), self.constant(0))",
+    ),
+    "remainders: of a cell the last position counts": (
+        "dialects/diagram/solved",
+        "return Linear({Remainder(high, term.divisor): 1}, -between.constant)",
+        "return Linear({Remainder(high, term.divisor): 1})",
+    ),
     # exp as exp2.
     "exp2: without log2 e": ("diagram_exp_to_exp2", "_constant(LOG2_E, op)", "_constant(1.0, op)"),
     "exp2: without log2 e after a scale": ("diagram_exp_to_exp2", "_constant(c * LOG2_E, op)", "_constant(c, op)"),

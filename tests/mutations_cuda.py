@@ -108,6 +108,16 @@ MUTATIONS: dict[str, Mutation] = {
         'emit(arith.CmpiOp(total_of(less, terms, type, emit), total_of(more, terms, type, emit), "sle"))',
         'emit(arith.CmpiOp(total_of(less, terms, type, emit), total_of(more, terms, type, emit), "slt"))',
     ),
+    "lowering: a quotient towards zero": (
+        f"{LOWERING}/comparisons",
+        "emit(arith.FloorDivSIOp(inner, by))",
+        "emit(arith.DivSIOp(inner, by))",
+    ),
+    "lowering: a remainder by other bits": (
+        f"{LOWERING}/comparisons",
+        "arith.AndIOp(inner, number(divisor - 1, type, emit))",
+        "arith.AndIOp(inner, number(divisor, type, emit))",
+    ),
     "lowering: what lies behind a length is multiplied": (
         f"{LOWERING}/transfers",
         "lowering.bounds(axes, is_multiplied_with_absent)",

@@ -609,11 +609,14 @@ def test_what_divides_all_factors_is_divided_out() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x // 16 <= q // 16", "'q // 16' is compared beside 'x // 16': compute it in an array of integers"),
-        ("2 * (x // 16) <= q", "'x // 16' is compared times 2: compute it in an array of integers"),
-        ("x % 16 == 0", "'x % 16' is no sum of positions, integer inputs and whole numbers: compute it"),
-        ("(x // 4) // 4 <= q", "is no sum of positions"),
-        ("x // 0 <= q", "is no sum of positions"),
+        (
+            "x // n <= q",
+            "'x // n' is divided by 'n', which is no number above zero: compute it in an array of integers",
+        ),
+        ("x % -4 == 0", "'x % -4' is divided by '-4', which is no number above zero"),
+        ("x % 4.0 == 0", "'x % 4.0' is divided by '4.0', which is no number above zero"),
+        ("x / 4 <= q", "'x / 4' is no sum of positions, integer inputs and whole numbers"),
+        ("x // 0 <= q", "'x // 0' is divided by '0'"),
     ],
 )
 def test_what_no_comparison_of_positions_says_is_refused(text: str, message: str) -> None:

@@ -426,7 +426,7 @@ def test_integers_as_numpy_has_them(name: str, format: Any) -> None:
         (lambda A, B: tl.where(0 < A < 1, A, B), "join comparisons by & and |"),
         (lambda A, B: tl.argmax(A, over="m n"), "argmax over 'm n': a position is along one axis"),
         (
-            lambda A, B: tl.keep(A, "m % 4 >= n"),
+            lambda A, B: tl.keep(A, "m % n >= 4"),
             r"end = \(index\('q', S\) // 16 \+ 1\) \* 16; keep\(S, 'x < end\[q\]'",
         ),
         (lambda A, B: tl.keep(A, "m << n"), "'m << n' is no comparison: compare with <, <=, >, >=, == or !="),

@@ -152,6 +152,7 @@ USES = {
         name: f"f2[t] = {name}(int(f[t]), int(f[t + 1]));"
         for name in ("floored_quotient", "shifted_left", "shifted_right", "shifted_right_unsigned")
     },
+    "floored_quotient_wide": "f2[t] = floored_quotient_wide(int(f[t]), 7);",
     "to_integer": "f2[t] = to_integer(f[t]);",
     "reciprocal": "f2[t] = reciprocal(f[t]);",
     "to_float": "f2[t] = to_float(h[t]) + to_float(b[t]) + to_float(f[t]) + to_float(t);",

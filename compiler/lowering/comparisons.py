@@ -10,7 +10,16 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.dialects.diagram import MapOp, YieldOp
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term, leaves_32_bits
+from treadle.dialects.diagram.condition import (
+    AtLeastZero,
+    Atom,
+    Both,
+    Condition,
+    Divided,
+    Linear,
+    Remainder,
+    leaves_32_bits,
+)
 
 NO_OVERFLOW = arith.IntegerOverflowAttr([arith.IntegerOverflowFlag.NSW])
 
@@ -30,13 +39,16 @@ def number(value: int, type: IntegerType | IndexType, emit: Emit) -> SSAValue:
     return emit(arith.ConstantOp(IntegerAttr(value, type)))
 
 
-def total_of(form: Linear, terms: Mapping[Term, SSAValue], type: IntegerType | IndexType, emit: Emit) -> SSAValue:
+def total_of(form: Linear, terms: Mapping[Atom, SSAValue], type: IntegerType | IndexType, emit: Emit) -> SSAValue:
     """What a form sums up, in a type that holds it in any order."""
     found: SSAValue | None = None
     for term, factor in form.terms.items():
-        value = terms[term]
+        value = _divided(term, terms, type, emit) if isinstance(term, Divided) else terms[term]
         if type != value.type:
             value = emit(arith.IndexCastOp(value, type))
+        if factor == -1 and found is not None:
+            found = emit(arith.SubiOp(found, value, overflow=NO_OVERFLOW))
+            continue
         if factor != 1:
             value = emit(arith.MuliOp(value, number(factor, type, emit), overflow=NO_OVERFLOW))
         found = value if found is None else emit(arith.AddiOp(found, value, overflow=NO_OVERFLOW))
@@ -46,7 +58,22 @@ def total_of(form: Linear, terms: Mapping[Term, SSAValue], type: IntegerType | I
     return found
 
 
-def test_of(condition: Condition, terms: Mapping[Term, SSAValue], emit: Emit, last: Mapping[str, int]) -> SSAValue:
+def _divided(term: Divided, terms: Mapping[Atom, SSAValue], type: IntegerType | IndexType, emit: Emit) -> SSAValue:
+    """A quotient or a remainder, rounded down whatever the sign: by a power of two the lowest bits are what is left."""
+    inner, divisor = total_of(term.form, terms, type, emit), term.divisor
+    if isinstance(term, Remainder) and divisor.bit_count() == 1:
+        return emit(arith.AndIOp(inner, number(divisor - 1, type, emit)))
+    if divisor.bit_count() == 1 and type == i32:
+        return emit(arith.ShRSIOp(inner, number(divisor.bit_length() - 1, type, emit)))
+    by = number(divisor, type, emit)
+    quotient = emit(arith.FloorDivSIOp(inner, by))
+    if not isinstance(term, Remainder):
+        return quotient
+    below = emit(arith.MuliOp(quotient, by, overflow=NO_OVERFLOW))
+    return emit(arith.SubiOp(inner, below, overflow=NO_OVERFLOW))
+
+
+def test_of(condition: Condition, terms: Mapping[Atom, SSAValue], emit: Emit, last: Mapping[str, int]) -> SSAValue:
     """A condition in the body of a map, whose arguments hold its terms; `last` has the last position along each axis.
     In 64 bits where 32 may be too few."""
     if isinstance(condition, AtLeastZero):
@@ -66,7 +93,7 @@ def test_of(condition: Condition, terms: Mapping[Term, SSAValue], emit: Emit, la
 def kept_if(
     value: SSAValue,
     condition: Condition,
-    terms: Mapping[Term, SSAValue],
+    terms: Mapping[Atom, SSAValue],
     last: Mapping[str, int],
     other: FloatAttr | IntegerAttr,
 ) -> MapOp:

@@ -20,7 +20,7 @@ from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of
-from treadle.dialects.diagram.condition import LAST_POSITION, Both, Condition, Term, terms_of
+from treadle.dialects.diagram.condition import LAST_POSITION, Atom, Both, Condition, terms_of
 
 
 def lower_where(lowering: KernelLowering, op: WhereOp) -> SSAValue:
@@ -42,7 +42,7 @@ def kept_elements(
     rest."""
     number = number_in(format_of(value.type), other)
     intervals, rest = intervals_of(op.holds, layout) if lowering.has_room else ({}, op.holds)
-    terms: dict[Term, SSAValue] = {}
+    terms: dict[Atom, SSAValue] = {}
     for term in _terms(intervals, rest):
         if term not in terms:
             terms[term] = (
@@ -64,9 +64,9 @@ def kept_elements(
     return choice, choice.result
 
 
-def _terms(intervals: Mapping[str, Interval], rest: Condition) -> Iterator[Term]:
+def _terms(intervals: Mapping[str, Interval], rest: Condition) -> Iterator[Atom]:
     for each in intervals.values():
-        yield from (term for form in (*each.begins, *each.ends) for term in form.terms)
+        yield from (term for form in (*each.begins, *each.ends) for term in form.atoms)
     yield from terms_of(rest)
 
 
@@ -76,7 +76,7 @@ def _last(lowering: KernelLowering, axis: str) -> int:
     return LAST_POSITION if size == DYNAMIC else size + lowering.plan.pieces[axis]
 
 
-def _positions(lowering: KernelLowering, axis: Term, layout: LayoutAttr) -> SSAValue:
+def _positions(lowering: KernelLowering, axis: Atom, layout: LayoutAttr) -> SSAValue:
     name = str(axis)
     type = array_type(i32, {name: lowering.plan.pieces[name]}, "register", layout.slice([name]))
     return named(lowering.emit(cuda.IndexOp(lowering.offset(name), type)).result, f"at_{name}")

@@ -24,7 +24,18 @@ from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import MapOp, YieldOp
 from treadle.dialects.diagram.array import Number, array_type, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term, leaves_32_bits
+from treadle.dialects.diagram.condition import (
+    AtLeastZero,
+    Atom,
+    Both,
+    Condition,
+    Linear,
+    Quotient,
+    Remainder,
+    Term,
+    leaves_32_bits,
+)
+from treadle.dialects.diagram.solved import solved
 
 LARGEST = 2**31 - 1
 
@@ -45,31 +56,36 @@ def intervals_of(condition: Condition, layout: LayoutAttr) -> tuple[dict[str, In
     found: dict[str, Interval] = {}
     rest: list[Condition] = []
     for part in condition.parts if isinstance(condition, Both) else (condition,):
-        axis = _axis_of(part, layout)
-        if axis is None or not isinstance(part, AtLeastZero):
+        told = _along_axis(part, layout)
+        if told is None:
             rest.append(part)
             continue
+        axis, form = told
         interval = found.setdefault(axis, Interval())
-        other = part.form.plus(Linear({axis: 1}), -part.form.terms[axis])
-        if part.form.terms[axis] < 0:
+        other = form.plus(Linear({axis: 1}), -form.terms[axis])
+        if form.terms[axis] < 0:
             interval.ends.append(other.plus(Linear({}, 1)))
         else:
             interval.begins.append(other.times(-1))
     return found, rest[0] if len(rest) == 1 else Both(tuple(rest))
 
 
-def _axis_of(condition: Condition, layout: LayoutAttr) -> str | None:
-    """The axis along which a comparison leaves an interval that bits can tell; of two, that of more elements."""
+def _along_axis(condition: Condition, layout: LayoutAttr) -> tuple[str, Linear] | None:
+    """The axis along which a comparison leaves an interval that bits can tell, and what is at least zero there; of two,
+    that of more elements."""
     if not isinstance(condition, AtLeastZero):
         return None
-    axes = [axis for axis, factor in condition.form.terms.items() if isinstance(axis, str) and abs(factor) == 1]
-    axes = [axis for axis in axes if has_bits(layout, axis) and not _reads_along(condition.form, axis)]
-    return max(axes, key=lambda axis: count(places_along(layout, axis) or ()), default=None)
+    form = condition.form
+    axes = [axis for axis in dict.fromkeys(form.atoms) if isinstance(axis, str) and has_bits(layout, axis)]
+    forms = {axis: told for axis in axes if not _reads_along(form, axis) and (told := solved(form, axis)) is not None}
+    able = [axis for axis, told in forms.items() if abs(told.terms.get(axis, 0)) == 1]
+    axis = max(able, key=lambda axis: count(places_along(layout, axis) or ()), default=None)
+    return None if axis is None else (axis, forms[axis])
 
 
 def _reads_along(form: Linear, axis: str) -> bool:
     """Whether an input that is read along the axis is compared, too."""
-    return any(isinstance(term, SSAValue) and is_array(term.type) and axis in axes_of(term.type) for term in form.terms)
+    return any(isinstance(term, SSAValue) and is_array(term.type) and axis in axes_of(term.type) for term in form.atoms)
 
 
 # -- ends as operations ----------------------------------------------------------------------------
@@ -78,7 +94,7 @@ def _reads_along(form: Linear, axis: str) -> bool:
 def bound_of(
     lowering: KernelLowering,
     forms: Sequence[Linear],
-    terms: Mapping[Term, SSAValue],
+    terms: Mapping[Atom, SSAValue],
     last: Mapping[str, int],
     layout: LayoutAttr,
     sooner: type[Sooner],
@@ -87,9 +103,9 @@ def bound_of(
     (index)."""
     if not forms:
         return None
-    used = {term: terms[term] for form in forms for term in form.terms}
+    used = {term: terms[term] for form in forms for term in form.atoms}
 
-    def position(values: Mapping[Term, SSAValue], emit: Emit) -> SSAValue:
+    def position(values: Mapping[Atom, SSAValue], emit: Emit) -> SSAValue:
         return reduce(
             lambda one, other: emit(sooner(one, other)), [_position(form, values, last, emit) for form in forms]
         )
@@ -97,7 +113,7 @@ def bound_of(
     return over_rows(lowering, used, position, layout)
 
 
-def _position(form: Linear, values: Mapping[Term, SSAValue], last: Mapping[str, int], emit: Emit) -> SSAValue:
+def _position(form: Linear, values: Mapping[Atom, SSAValue], last: Mapping[str, int], emit: Emit) -> SSAValue:
     """What a form is, as a position: between 0 and the largest number of 32 bits, so that the distance from another
     position is such a number, too."""
     type = IndexType() if leaves_32_bits(form, last.__getitem__) else i32
@@ -111,13 +127,17 @@ def _position(form: Linear, values: Mapping[Term, SSAValue], last: Mapping[str, 
 
 def _is_positive(form: Linear) -> bool:
     """Whether a sum of positions is not below zero, wherever they are."""
-    return form.constant >= 0 and all(isinstance(term, str) and factor > 0 for term, factor in form.terms.items())
+    return form.constant >= 0 and all(factor > 0 and _is_one_positive(term) for term, factor in form.terms.items())
+
+
+def _is_one_positive(term: Term) -> bool:
+    return isinstance(term, str | Remainder) or (isinstance(term, Quotient) and _is_positive(term.form))
 
 
 def over_rows(
     lowering: KernelLowering,
-    inputs: Mapping[Term, SSAValue],
-    position: Callable[[Mapping[Term, SSAValue], Emit], SSAValue],
+    inputs: Mapping[Atom, SSAValue],
+    position: Callable[[Mapping[Atom, SSAValue], Emit], SSAValue],
     layout: LayoutAttr,
 ) -> SSAValue:
     """A position that is made of numbers of rows, as a map of them; as an index if it is made of numbers of all."""
@@ -190,7 +210,7 @@ def _joined(
         each if is_array(each.type) else lowering.emit(arith.IndexCastOp(each, i32)).result for each in (one, other)
     ]
 
-    def position(values: Mapping[Term, SSAValue], emit: Emit) -> SSAValue:
+    def position(values: Mapping[Atom, SSAValue], emit: Emit) -> SSAValue:
         first, second = values.values()
         return emit(sooner(first, second))
 

@@ -121,6 +121,12 @@ __device__ __forceinline__ int32_t floored_quotient(int32_t x, int32_t y) {
   return quotient(x, y) - (rest != 0 && (rest < 0) != (y < 0));
 }
 
+// primitive: floored_quotient_wide
+// The same of 64 bits, where y is above 0.
+__device__ __forceinline__ int64_t floored_quotient_wide(int64_t x, int64_t y) {
+  return x / y - (x % y < 0);
+}
+
 // primitive: shifted_$NAME
 // each: NAME = left | OP = << | TYPE = uint32_t | BEYOND = 0
 // each: NAME = right | OP = >> | TYPE = int32_t | BEYOND = x >> 31

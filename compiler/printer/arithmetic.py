@@ -19,6 +19,7 @@ INDEX_OPERATORS = {
     "arith.remui": "%",
     "arith.andi": "&",
     "arith.ori": "|",
+    "arith.shrsi": ">>",
 }
 PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 

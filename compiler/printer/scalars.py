@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i1, i8, i32
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, f32, i1, i8, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -240,6 +240,8 @@ class ScalarPrinter:
             return f"({operands[0]} {BINARY[op.name]} {operands[1]})"
         if (name := CALLS.get(op.name)) is None:
             return None
+        if name == "floored_quotient" and op.results[0].type == IndexType():
+            return self._call("floored_quotient_wide", *operands)
         if name in OF_INTEGERS and op.results[0].type != i32:
             raise Refusal(op, f"'{op.name}' in the body of a map computes in i32, not in {op.results[0].type}")
         if name in PRIMITIVES:

@@ -2,15 +2,16 @@
 
 A condition is written over the names of axes, which stand for positions along them, and of integer inputs, which are
 indexed by their axes: `x <= q`, `x < len[b]`, `seg_x[x] == seg_q[q] and x <= q + shift`. It joins comparisons with
-`and`, `or` and `not`; what is compared is linear: sums, differences, and products with constants. One whole part of a
-quotient may stand in a comparison, `x // 16 <= last[q]`, which says `x <= 16 * last[q] + 15`."""
+`and`, `or` and `not`; what is compared is linear: sums, differences, and products with constants. Sums may be divided
+by numbers above zero, as Python's `//` and `%` do: `q // 16 - x // 32 <= 1`, `(q - x) % 128 == 0`. One quotient in a
+comparison is none: `x // 16 <= last[q]` says `x <= 16 * last[q] + 15`."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from keyword import iskeyword
 from math import gcd
@@ -23,87 +24,33 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.diagram.linear import (
+    LAST_POSITION,
+    ONE,
+    Atom,
+    Divided,
+    Entry,
+    Linear,
+    Quotient,
+    Read,
+    Remainder,
+    Term,
+    axes_in,
+    axis_in,
+    divisor_in,
+    leaves_32_bits,
+    leaves_64_bits,
+    modulus_in,
+    of_position,
+    quotient,
+    quotient_of,
+    remainder,
+    remainder_of,
+    spelled,
+)
+from treadle.dialects.diagram.solved import furthest, is_decided, undivided
+
 # -- what a condition says -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Read:
-    """An integer input, at the positions along its axes; a scalar has none."""
-
-    name: str
-    axes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}[{', '.join(self.axes)}]" if self.axes else self.name
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An integer input at positions of its own, in a place: `table[b, x // 64]`."""
-
-    name: str
-    places: tuple[Linear, ...]
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes of its positions."""
-        return tuple(dict.fromkeys(axis for form in self.places for term in form.terms for axis in axes_in(term)))
-
-    def __str__(self) -> str:
-        return f"{self.name}[{', '.join(map(spelled, self.places))}]"
-
-
-@dataclass(frozen=True)
-class Quotient(Entry):
-    """The whole part of a form over a number, in a comparison while it is read: none is left of it."""
-
-    divisor: int
-
-    @property
-    def form(self) -> Linear:
-        return self.places[0]
-
-    def __str__(self) -> str:
-        inner = spelled(self.form)
-        return f"{inner if inner.isidentifier() else f'({inner})'} // {self.divisor}"
-
-
-Term: TypeAlias = "str | Read | Entry | SSAValue"
-"""What a linear form sums up: the position along an axis (its name), in a place its whole part over a number or what
-that leaves, or an input, by name or as the value it is."""
-
-
-@dataclass(frozen=True)
-class Linear:
-    """`sum(factor * term) + constant`, over the integers."""
-
-    terms: Mapping[Term, int] = field(default_factory=dict[Term, int])
-    constant: int = 0
-
-    def plus(self, other: Linear, factor: int = 1) -> Linear:
-        terms = dict(self.terms)
-        for term, size in other.terms.items():
-            terms[term] = terms.get(term, 0) + factor * size
-        kept = {term: size for term, size in terms.items() if size}
-        return Linear(kept, self.constant + factor * other.constant)
-
-    def times(self, factor: int) -> Linear:
-        return Linear().plus(self, factor)
-
-    def side(self, sign: int) -> Linear:
-        """What stands on one side of a comparison with 0 that subtracts nothing: the terms whose factors have a sign,
-        and the constant if it has that sign, times the sign."""
-        terms = {term: factor * sign for term, factor in self.terms.items() if factor * sign > 0}
-        return Linear(terms, max(self.constant * sign, 0))
-
-    def evaluate(self, value: Callable[[Term], Any]) -> Any:
-        total: Any = self.constant
-        for term, factor in self.terms.items():
-            total = total + factor * value(term)
-        return total
-
-    def __hash__(self) -> int:
-        return hash((frozenset(self.terms.items()), self.constant))
 
 
 @dataclass(frozen=True)
@@ -130,9 +77,10 @@ class Either:
 Condition: TypeAlias = AtLeastZero | Both | Either
 
 
-def terms_of(condition: Condition) -> Iterator[Term]:
+def terms_of(condition: Condition) -> Iterator[Atom]:
+    """The positions and the inputs that a condition speaks of, those that it divides, too."""
     if isinstance(condition, AtLeastZero):
-        yield from condition.form.terms
+        yield from condition.form.atoms
         return
     for part in condition.parts:
         yield from terms_of(part)
@@ -146,31 +94,10 @@ def forms_of(condition: Condition) -> Iterator[Linear]:
         yield from forms_of(part)
 
 
-LAST_POSITION = 2**31 - 2**20
-"""Of an axis whose size is known only at launch. The little that is left of 32 bits is for a constant beside it, as in
-a window, whose test is made for every score."""
-
-
-def leaves_32_bits(form: Linear, last: Callable[[str], int] = lambda _: LAST_POSITION) -> bool:
-    """Whether some of what a form adds up may be beyond 32 bits together, in any order: for any data, and positions
-    from 0 to the `last` along each axis."""
-    low, high = min(form.constant, 0), max(form.constant, 0)
-    for term, factor in form.terms.items():
-        ends = (0, last(term)) if isinstance(term, str) else (-(2**31), 2**31 - 1)
-        low, high = low + min(factor * end for end in ends), high + max(factor * end for end in ends)
-    return low < -(2**31) or high >= 2**31
-
-
-def _leaves_64_bits(form: Linear) -> bool:
-    """Whether a form may be no number of 64 bits for any 32 bits that its terms have."""
-    return sum(abs(factor) for factor in form.terms.values()) * 2**31 + abs(form.constant) >= 2**63
-
-
-def resolved(condition: Condition, value: Callable[[Term], SSAValue | None]) -> Condition:
+def resolved(condition: Condition, value: Callable[[Atom], SSAValue | None]) -> Condition:
     """The same condition over the values of its inputs; None stands for a position."""
     if isinstance(condition, AtLeastZero):
-        terms = {value(term) or term: factor for term, factor in condition.form.terms.items()}
-        return AtLeastZero(Linear(terms, condition.form.constant))
+        return AtLeastZero(condition.form.of(value))
     parts = tuple(resolved(part, value) for part in condition.parts)
     return Both(parts) if isinstance(condition, Both) else Either(parts)
 
@@ -179,9 +106,7 @@ def widened(condition: Condition, cells: Mapping[str, int]) -> Condition:
     """The condition over the first positions of cells of these sizes that holds where the given one may hold for some
     positions in the cells, if its inputs are the same throughout."""
     if isinstance(condition, AtLeastZero):
-        form = condition.form
-        ahead = [factor * (cells[term] - 1) for term, factor in form.terms.items() if isinstance(term, str)]
-        return AtLeastZero(form.plus(Linear(constant=sum(step for step in ahead if step > 0))))
+        return AtLeastZero(furthest(condition.form, {axis: size - 1 for axis, size in cells.items()}, 1))
     parts = tuple(widened(part, cells) for part in condition.parts)
     return Both(parts) if isinstance(condition, Both) else Either(parts)
 
@@ -260,10 +185,7 @@ def _condition(node: ast.expr, negated: bool) -> Condition:
 
 def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Condition:
     if isinstance(op, ast.Eq | ast.NotEq):
-        apart = left.plus(right, -1)
-        if isinstance(op, ast.Eq) != negated:
-            return Both((_at_least_zero(apart), _at_least_zero(apart.times(-1))))
-        return Either((_at_least_zero(apart.plus(ONE, -1)), _at_least_zero(apart.times(-1).plus(ONE, -1))))
+        return _equality(left.plus(right, -1), isinstance(op, ast.Eq) != negated)
     if type(op) not in _ORDER:
         raise Unreadable("compare with <, <=, >, >=, == or !=")
     sign, added = _ORDER[type(op)]
@@ -271,31 +193,59 @@ def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Co
     return _at_least_zero(form.times(-1).plus(ONE, -1) if negated else form)
 
 
-ONE = Linear({}, 1)
+def _equality(apart: Linear, holds: bool) -> Condition:
+    """That a form is 0, or is not: remainders are so where one, which is not negative, is."""
+    apart = _one_remainder(apart) or apart
+    if holds:
+        return _all_of((_at_least_zero(apart), _at_least_zero(apart.times(-1))))
+    return _one_of((_at_least_zero(apart.plus(ONE, -1)), _at_least_zero(apart.times(-1).plus(ONE, -1))))
 
 
-def _at_least_zero(form: Linear) -> AtLeastZero:
-    """`form >= 0` without a quotient, and divided by what divides all its factors."""
-    form = _undivided(form)
-    most = gcd(*form.terms.values())
-    if most < 2:
+def _one_remainder(apart: Linear) -> Linear | None:
+    """The one remainder that is 0 where one is a number that it can be, or two of one divisor are equal."""
+    divided = [(term, factor) for term, factor in apart.terms.items() if isinstance(term, Remainder)]
+    if len(divided) < len(apart.terms) or [abs(factor) for _, factor in divided] not in ([1], [1, 1]):
+        return None
+    (first, factor), *others = divided
+    if not others:
+        number = -apart.constant * factor
+        return remainder_of(first.form.plus(ONE, -number), first.divisor) if 0 <= number < first.divisor else None
+    ((second, other),) = others
+    if apart.constant or factor == other or first.divisor != second.divisor:
+        return None
+    return remainder_of(first.form.plus(second.form, -1), first.divisor)
+
+
+def _all_of(parts: tuple[Condition, ...]) -> Condition:
+    """All of some comparisons, without those that always hold."""
+    left = tuple(part for part in parts if part != ALWAYS)
+    return NEVER if NEVER in left else left[0] if len(left) == 1 else Both(left)
+
+
+def _one_of(parts: tuple[Condition, ...]) -> Condition:
+    """One of some comparisons, without those that never hold."""
+    left = tuple(part for part in parts if part != NEVER)
+    return ALWAYS if ALWAYS in left else left[0] if len(left) == 1 else Either(left)
+
+
+ALWAYS, NEVER = Both(()), Either(())
+
+
+def _at_least_zero(form: Linear) -> Condition:
+    """`form >= 0` divided by what divides all its factors, without a quotient that stands alone, and as what always or
+    never holds if remainders say so."""
+    form = _reduced(form)
+    if [type(term) for term in form.divided] == [Quotient] and abs(form.terms[first := form.divided[0]]) == 1:
+        assert isinstance(first, Quotient)
+        return _at_least_zero(undivided(form, first))
+    if not form.divided or (holds := is_decided(form)) is None:
         return AtLeastZero(form)
-    return AtLeastZero(Linear({term: factor // most for term, factor in form.terms.items()}, form.constant // most))
+    return ALWAYS if holds else NEVER
 
 
-def _undivided(form: Linear) -> Linear:
-    """What is at least zero where a form is that has a quotient (Unreadable): over the integers `x // n >= b` says
-    `x >= n * b`, and `x // n <= b` says `x <= n * b + n - 1`."""
-    quotients = [term for term in form.terms if isinstance(term, Quotient)]
-    if not quotients:
-        return form
-    first, *others = quotients
-    factor, divisor = form.terms[first], first.divisor
-    if others or abs(factor) != 1:
-        beside = f"beside '{others[0]}'" if others else f"times {abs(factor)}"
-        raise Unreadable(f"'{first}' is compared {beside}: {NAME_IT}")
-    rest = form.plus(Linear({first: 1}), -factor).times(divisor)
-    return rest.plus(first.form, factor).plus(ONE, divisor - 1 if factor < 0 else 0)
+def _reduced(form: Linear) -> Linear:
+    most = gcd(*form.terms.values())
+    return form.over(most) if most > 1 else form
 
 
 NAME_IT = "compute it in an array of integers, and name that"
@@ -324,10 +274,9 @@ def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
             return read(left).plus(read(right), -1)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return _product(read(left), read(right), node)
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)) if (
-            not in_place and divisor > 0 and not any(isinstance(term, Quotient) for term in read(left).terms)
-        ):
-            return Linear({Quotient("", (read(left),), divisor): 1})
+        case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod() as op, right=right) if not in_place:
+            make = quotient_of if isinstance(op, ast.FloorDiv) else remainder_of
+            return make(read(left), _divisor(right, node))
         case ast.BinOp(left=ast.Name(id=name), op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)) if (
             in_place and divisor > 0
         ):
@@ -337,68 +286,16 @@ def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
         ):
             return remainder(name, divisor)
         case _:
-            is_divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod) and not in_place
-            hint = f": {NAME_IT}" if is_divided else ""
-            raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers{hint}")
+            raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
 
 
-def quotient(axis: str, divisor: int) -> str:
-    """The term that is the whole part of a position over a number above zero, `x // 16`."""
-    return f"{axis} // {divisor}" if divisor > 1 else axis
-
-
-def remainder(axis: str, divisor: int) -> Linear:
-    """What a position leaves when it is divided by a number above zero, `x % 16`."""
-    return Linear({f"{axis} % {divisor}": 1}) if divisor > 1 else Linear()
-
-
-def axis_in(term: Term) -> str:
-    """The axis along which a position, or a quotient or a remainder of one, goes."""
-    return str(term).partition(" // ")[0].partition(" % ")[0]
-
-
-def axes_in(term: Term) -> tuple[str, ...]:
-    """The axes whose positions say what a term of a place is."""
-    return term.axes if isinstance(term, Entry) else (axis_in(term),)
-
-
-def divisor_in(term: Term) -> int:
-    """What a quotient divides by; 1 of a position, and of a remainder."""
-    return 1 if isinstance(term, Entry) else int(str(term).partition(" // ")[2] or 1)
-
-
-def modulus_in(term: Term) -> int:
-    """What a remainder is of a division by; 0 of any other term."""
-    return 0 if isinstance(term, Entry) else int(str(term).partition(" % ")[2] or 0)
-
-
-def of_position(term: Term, position: Any) -> Any:
-    """What a term of a place is at a position along its axis, a number or numpy's arrays."""
-    modulus = modulus_in(term)
-    return position % modulus if modulus else position // divisor_in(term)
-
-
-def spelled(form: Linear) -> str:
-    """A form as a place or a condition has it: `2 * t - r + 1`."""
-    ordered = sorted(form.terms.items(), key=lambda each: each[1] < 0)
-    terms = [f"{'-' if factor < 0 else '+'} {_times(abs(factor), term)}" for term, factor in ordered]
-    if ordered and ordered[0][1] == -1 and _is_divided(ordered[0][0]):
-        terms[0] = f"- ({ordered[0][0]})"  # `-x // 2` would be the quotient of -x
-    if form.constant or not terms:
-        terms.append(f"{'-' if form.constant < 0 else '+'} {abs(form.constant)}")
-    text = " ".join(terms).removeprefix("+ ")
-    return f"-{text[2:]}" if text.startswith("- ") else text
-
-
-def _times(factor: int, term: Term) -> str:
-    text = str(term)
-    if factor == 1:
-        return text
-    return f"{factor} * ({text})" if _is_divided(term) else f"{factor} * {text}"
-
-
-def _is_divided(term: Term) -> bool:
-    return isinstance(term, str) and term != axis_in(term)
+def _divisor(node: ast.expr, division: ast.expr) -> int:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool) and number > 0:
+            return number
+        case _:
+            said = ast.unparse(division)
+            raise Unreadable(f"'{said}' is divided by '{ast.unparse(node)}', which is no number above zero: {NAME_IT}")
 
 
 def _product(left: Linear, right: Linear, node: ast.expr) -> Linear:
@@ -460,7 +357,7 @@ class ConditionAttr(ParametrizedAttribute):
         for term in terms_of(condition):
             if isinstance(term, Read) and seen.setdefault(term.name, term) != term:
                 raise VerifyException(f"condition '{self.text.data}' indexes '{term.name}' in two ways")
-        if any(_leaves_64_bits(form) for form in forms_of(condition)):
+        if any(leaves_64_bits(form) for form in forms_of(condition)):
             raise VerifyException(f"condition '{self.text.data}' has numbers beyond 64 bits")
 
     @classmethod
@@ -473,7 +370,7 @@ class ConditionAttr(ParametrizedAttribute):
             printer.print_string_literal(self.text.data)
 
 
-def evaluate(condition: Condition, value: Callable[[Term], Any]) -> Any:
+def evaluate(condition: Condition, value: Callable[[Atom], Any]) -> Any:
     """A condition, given what its terms are: numbers, or numpy arrays that broadcast."""
     match condition:
         case AtLeastZero(form):
@@ -488,3 +385,42 @@ def evaluate(condition: Condition, value: Callable[[Term], Any]) -> Any:
             for part in parts:
                 result = result | evaluate(part, value)
             return result
+
+
+__all__ = [
+    "LAST_POSITION",
+    "NAME_IT",
+    "ONE",
+    "AtLeastZero",
+    "Atom",
+    "Both",
+    "Condition",
+    "ConditionAttr",
+    "Divided",
+    "Either",
+    "Entry",
+    "Linear",
+    "Quotient",
+    "Read",
+    "Remainder",
+    "Term",
+    "Unreadable",
+    "axes_in",
+    "axis_in",
+    "divisor_in",
+    "evaluate",
+    "forms_of",
+    "leaves_32_bits",
+    "modulus_in",
+    "of_position",
+    "parsed",
+    "quotient",
+    "read_condition",
+    "read_linear",
+    "remainder",
+    "renamed",
+    "resolved",
+    "spelled",
+    "terms_of",
+    "widened",
+]

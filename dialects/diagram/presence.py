@@ -1,8 +1,9 @@
 """Whether conditions leave any element of a row along an axis, as a formula that does not walk along it.
 
 A comparison with a position x whose factor is 1 or -1, and with data that does not vary along x, is a bound of x from
-one side. So what a condition of such comparisons leaves is some stretches of positions, and there is an element where
-one of them is not empty. Data along the axis has no such form: `seg[x] == seg[q]` may hold anywhere."""
+one side; a quotient of x is one if it can be solved for x. So what a condition of such comparisons leaves is some
+stretches of positions, and there is an element where one of them is not empty. Data along the axis has no such form:
+`seg[x] == seg[q]` may hold anywhere. Nor has a remainder, `x % 16 == 0`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from itertools import product
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term, terms_of
+from treadle.dialects.diagram.condition import AtLeastZero, Atom, Both, Condition, Linear, terms_of
+from treadle.dialects.diagram.solved import solved
 
 MOST = 16
 """Of more stretches than these no formula is made."""
@@ -28,8 +30,8 @@ class Stretch:
     gates: tuple[Linear, ...]
 
     @property
-    def terms(self) -> dict[Term, None]:
-        return {term: None for form in (*self.lows, *self.highs, *self.gates) for term in form.terms}
+    def terms(self) -> dict[Atom, None]:
+        return {term: None for form in (*self.lows, *self.highs, *self.gates) for term in form.atoms}
 
 
 def stretches(conditions: Iterable[Condition], axis: str, over: Sequence[str] = ()) -> tuple[Stretch, ...] | None:
@@ -45,7 +47,7 @@ def stretches(conditions: Iterable[Condition], axis: str, over: Sequence[str] = 
     return None if None in found else tuple(each for each in found if each is not None)
 
 
-def _is_known(term: Term, axis: str, over: Sequence[str]) -> bool:
+def _is_known(term: Atom, axis: str, over: Sequence[str]) -> bool:
     if isinstance(term, str):
         return term == axis or term not in over
     return isinstance(term, SSAValue) and not {axis, *over} & set(axes_of(term.type))
@@ -75,6 +77,9 @@ def _stretch(forms: Iterable[Linear], axis: str) -> Stretch | None:
     highs: list[Linear] = []
     gates: list[Linear] = []
     for form in forms:
+        form = solved(form, axis)
+        if form is None:
+            return None
         factor = form.terms.get(axis, 0)
         rest = Linear({term: size for term, size in form.terms.items() if term != axis}, form.constant)
         if abs(factor) > 1:

@@ -29,7 +29,7 @@ from treadle.dialects.diagram.array import (
     axes_of,
     format_of,
 )
-from treadle.dialects.diagram.condition import Condition, ConditionAttr, Read, Term, resolved, terms_of
+from treadle.dialects.diagram.condition import Atom, Condition, ConditionAttr, Read, resolved, terms_of
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 from treadle.dialects.syntax import parse_attributes, parse_inputs, print_inputs, print_types
 
@@ -40,7 +40,8 @@ class WhereOp(DiagramOperation):
 
     An absent element does not exist: what a map makes of it is absent, too; a reduction passes over it, so a reduction
     of nothing is its neutral element; where one leaves the program it is saved as zero. The condition is over positions
-    along the array's axes (their names), integer scalars and integer arrays, which `with` names. A result at another
+    along the array's axes (their names), integer scalars and integer arrays, which `with` names, and over sums of them
+    divided by numbers above zero: `//` rounds down, `%` is what that leaves, as Python's. A result at another
     level than the operand has its type after `->`.
 
     A product with an absent factor does not count either. But kernels take a zero for that factor, so what it is
@@ -49,6 +50,7 @@ class WhereOp(DiagramOperation):
     ```
     %W = diagram.where %S if "x <= q" : !S
     %W = diagram.where %S if "x < len[b]" with (len = %len : !len) : !S
+    %W = diagram.where %S if "x <= q and ((q - x) % 128 == 0 or q - x < 128)" : !S
     ```
     """
 
@@ -83,7 +85,7 @@ class WhereOp(DiagramOperation):
         """The condition over positions and the values of its inputs."""
         named = {name.data: value for name, value in zip(self.names, self.inputs, strict=True)}
 
-        def value(term: Term) -> SSAValue | None:
+        def value(term: Atom) -> SSAValue | None:
             return None if isinstance(term, SSAValue) else named.get(term if isinstance(term, str) else term.name)
 
         return resolved(self.condition.condition, value)
@@ -112,7 +114,7 @@ class WhereOp(DiagramOperation):
         if unused := [name for name in names if name not in used]:
             raise VerifyException(f"input '{unused[0]}' does not appear in the condition")
 
-    def _check_term(self, term: Term, names: Sequence[str], axes: Sequence[str]) -> None:
+    def _check_term(self, term: Atom, names: Sequence[str], axes: Sequence[str]) -> None:
         assert not isinstance(term, SSAValue)
         name = term if isinstance(term, str) else term.name
         if name in names:

@@ -23,7 +23,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.diagram.array import axes_of, check_array, format_of, is_array, level_of
-from treadle.dialects.diagram.condition import Condition, ConditionAttr, Read, Term, resolved, terms_of, widened
+from treadle.dialects.diagram.condition import Atom, Condition, ConditionAttr, Read, resolved, terms_of, widened
 from treadle.dialects.hierarchy.pieces import partitions_around
 from treadle.dialects.hierarchy.schedule import PartitionAttr, parse_partition, print_partition
 from treadle.dialects.hierarchy.selection import SelectionType
@@ -98,7 +98,7 @@ class SelectOp(IRDLOperation):
         """The condition over the first positions of cells and the values of its inputs, where it may hold in a cell."""
         named = self.named
 
-        def value(term: Term) -> SSAValue | None:
+        def value(term: Atom) -> SSAValue | None:
             return None if isinstance(term, SSAValue) else named.get(term if isinstance(term, str) else term.name)
 
         return widened(resolved(self.condition.condition, value), self.cells.as_dict())
@@ -147,7 +147,7 @@ class SelectOp(IRDLOperation):
             if level_of(value.type) != "device":
                 raise VerifyException(f"input '{name}' is at '{level_of(value.type)}': cells are read at 'device'")
 
-    def _check_term(self, term: Term, named: Mapping[str, SSAValue], cells: Mapping[str, int]) -> None:
+    def _check_term(self, term: Atom, named: Mapping[str, SSAValue], cells: Mapping[str, int]) -> None:
         assert not isinstance(term, SSAValue)
         name = term if isinstance(term, str) else term.name
         if name not in named:

@@ -421,9 +421,9 @@ func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
 
 // -----
 
-// CHECK: condition 'x % 2 < q': 'x % 2' is no sum of positions, integer inputs and whole numbers
+// CHECK: condition 'x % q < 2': 'x % q' is divided by 'q', which is no number above zero: compute it in an array of integers, and name that
 func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
-  %W = diagram.where %S if "x % 2 < q" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  %W = diagram.where %S if "x % q < 2" : tensor<?x?xf32, #diagram.array<[q, x]>>
   func.return
 }
 

@@ -160,6 +160,51 @@ func.func @rows(%S: !S, %of: !i, %n: i32) -> !Y {
 
 // -----
 
+// A quotient of what varies along a row is solved for it, so that it limits the mask; that of the row is rounded down.
+// Remainders are tested, by their lowest bits where they are of a power of two.
+
+!S = tensor<?x1000xf32, #diagram.array<[q, x]>>
+!Sd = tensor<?x1000xf32, #diagram.array<[q, x], level = device>>
+!Yd = memref<?xf32, #diagram.array<[q], level = device>>
+!Y = tensor<?xf32, #diagram.array<[q]>>
+!s = tensor<4x1000xf32, #diagram.array<[q, x], level = register>>
+!y = tensor<4xf32, #diagram.array<[q], level = register>>
+
+// CHECK: cuda.kernel @blocks_kernel
+// CHECK: %at_q = cuda.index %q0 ->
+// CHECK: %at_x = cuda.index %{{.*}} ->
+// CHECK: %x_begins = diagram.map (%[[ROW:.*]] = %at_q :
+// CHECK-NEXT: %[[TWELVE:.*]] = arith.constant 12 : i32
+// CHECK-NEXT: %[[BLOCK:.*]] = arith.floordivsi %[[ROW]], %[[TWELVE]] : i32
+// CHECK-NEXT: %[[LENGTH:.*]] = arith.constant 12 : i32
+// CHECK-NEXT: arith.muli %[[BLOCK]], %[[LENGTH]] overflow<nsw> : i32
+// CHECK: %[[M:.*]] = cuda.mask %{{.*}} where x from %{{.*}} >= %x_begins < %{{.*}} else 0xff800000 : f32
+// CHECK: %w = diagram.map (%{{.*}} = %[[M]] : {{.*}}, %[[Q:.*]] = %at_q : {{.*}}, %[[X:.*]] = %at_x :
+// CHECK-NEXT: %[[APART:.*]] = arith.subi %[[Q]], %[[X]] overflow<nsw> : i32
+// CHECK-NEXT: %[[BITS:.*]] = arith.constant 127 : i32
+// CHECK-NEXT: %[[REST:.*]] = arith.andi %[[APART]], %[[BITS]] : i32
+// CHECK-NEXT: %[[NONE:.*]] = arith.constant 0 : i32
+// CHECK-NEXT: arith.cmpi sle, %[[REST]], %[[NONE]] : i32
+// CHECK: %[[TEN:.*]] = arith.constant 10 : i32
+// CHECK-NEXT: %[[TENTH:.*]] = arith.floordivsi %[[X]], %[[TEN]] : i32
+// CHECK-NEXT: %[[BELOW:.*]] = arith.muli %[[TENTH]], %[[TEN]] overflow<nsw> : i32
+// CHECK-NEXT: arith.subi %[[X]], %[[BELOW]] overflow<nsw> : i32
+func.func @blocks(%S: !S) -> !Y {
+  %Y = hierarchy.kernel @blocks (%s = %S : !S as !Sd) saves (%y: !Yd) -> (!Y)
+      schedule #hierarchy.schedule<group = [q = 4], whole = [x = 1000], warps = [q = 4]> {
+    hierarchy.group [q = 4] {
+      %a = hierarchy.load %s : !Sd -> !s
+      %w = diagram.where %a if "q // 12 - x // 12 <= 1 and ((q - x) % 128 == 0 or x % 10 < 3)" : !s
+      %top = diagram.reduce max %w over [x] : !s -> !y
+      hierarchy.save %top into %y : !y, !Yd
+    }
+    hierarchy.yield
+  }
+  func.return %Y : !Y
+}
+
+// -----
+
 // A function without kernels stays as it is; laws are used up.
 
 // CHECK-NOT: diagram.law

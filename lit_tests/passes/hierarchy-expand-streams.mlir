@@ -180,6 +180,61 @@ func.func @elements(%X: tensor<?x?xf32, #diagram.array<[i, j]>>, %table: !b) -> 
   func.return %t : tensor<?xf32, #diagram.array<[i]>>
 }
 
+// A quotient limits a stream by where it is largest or smallest in the piece of the group. A remainder is largest where
+// as many positions after the first as there are make it so, if that is not the largest of all.
+// CHECK-LABEL: func.func @quotients
+// CHECK-SAME:    "fed j from 16 floor((i_first) / 12) - 16 to floor((i_end + (most i % 3) - 1) / 2) + 1; every other element is absent"
+// CHECK:         hierarchy.group [i = 8] {
+// CHECK:           %i_first, %i_end = hierarchy.piece "i" : index, index
+// CHECK:           %[[twelve:.*]] = arith.constant 12 : index
+// CHECK-NEXT:      %[[block:.*]] = arith.floordivsi %i_first, %[[twelve]] : index
+// CHECK:           %[[sixteen:.*]] = arith.constant 16 : index
+// CHECK-NEXT:      %[[blocks:.*]] = arith.muli %[[block]], %[[sixteen]] : index
+// CHECK:           %[[low:.*]] = arith.addi %[[blocks]], %{{.*}} : index
+// CHECK:           %[[last:.*]] = arith.addi %i_end, %{{.*}} : index
+// CHECK:           %[[between:.*]] = arith.subi %[[last]], %i_first : index
+// CHECK:           arith.floordivsi %i_first, %[[three:.*]] : index
+// CHECK:           %[[rest:.*]] = arith.subi %i_first, %{{.*}} : index
+// CHECK-NEXT:      %[[grown:.*]] = arith.addi %[[rest]], %[[between]] : index
+// CHECK:           arith.minsi %[[grown]], %{{.*}} : index
+// CHECK:           hierarchy.stream [j = 16] from %[[low]] to
+func.func @quotients(%X: tensor<?x?xf32, #diagram.array<[i, j]>>) -> tensor<?xf32, #diagram.array<[i]>> {
+  %t = hierarchy.kernel @quotients (%Xk = %X : tensor<?x?xf32, #diagram.array<[i, j]>> as !X)
+      -> (tensor<?xf32, #diagram.array<[i]>>) schedule #hierarchy.schedule<group = [i = 8], stream = [j = 16]> {
+    %W = diagram.where %Xk if "i // 12 - j // 16 <= 1 and 2 * j <= i + i % 3" : !X -> !Y
+    %t = diagram.reduce add %W over [j] : !Y -> !s
+    hierarchy.yield %t : !s
+  }
+  func.return %t : tensor<?xf32, #diagram.array<[i]>>
+}
+
+// Of distances that come again at 64, pieces of 8 x 16 hold 23: most pieces are left out.
+// CHECK-LABEL: func.func @strided
+// CHECK-SAME:    "fed pieces in which '(i - j) % 64 <= 0 or i <= j + 4' may hold, asked once for each cell of i = 8, j = 16"
+// CHECK:         %pieces = hierarchy.select [j = 16] from %{{.*}} to %{{.*}} if "(i - j) % 64 <= 0 or i <= j + 4" cells [i = 8, j = 16] room 1024
+// CHECK-NEXT:    hierarchy.stream [j = 16] from {{.*}} among %pieces ->
+// Of those at 24 nearly all pieces have one.
+// CHECK-LABEL: func.func @often
+// CHECK-NOT:     hierarchy.select
+func.func @strided(%X: tensor<?x?xf32, #diagram.array<[i, j]>>) -> tensor<?xf32, #diagram.array<[i]>> {
+  %t = hierarchy.kernel @strided (%Xk = %X : tensor<?x?xf32, #diagram.array<[i, j]>> as !X)
+      -> (tensor<?xf32, #diagram.array<[i]>>) schedule #hierarchy.schedule<group = [i = 8], stream = [j = 16]> {
+    %W = diagram.where %Xk if "j <= i and ((i - j) % 64 == 0 or i - j < 5)" : !X -> !Y
+    %t = diagram.reduce add %W over [j] : !Y -> !s
+    hierarchy.yield %t : !s
+  }
+  func.return %t : tensor<?xf32, #diagram.array<[i]>>
+}
+func.func @often(%X: tensor<?x?xf32, #diagram.array<[i, j]>>) -> tensor<?xf32, #diagram.array<[i]>> {
+  %t = hierarchy.kernel @often (%Xk = %X : tensor<?x?xf32, #diagram.array<[i, j]>> as !X)
+      -> (tensor<?xf32, #diagram.array<[i]>>) schedule #hierarchy.schedule<group = [i = 8], stream = [j = 16]> {
+    %W = diagram.where %Xk if "(i - j) % 24 == 0" : !X -> !Y
+    %t = diagram.reduce add %W over [j] : !Y -> !s
+    hierarchy.yield %t : !s
+  }
+  func.return %t : tensor<?xf32, #diagram.array<[i]>>
+}
+
 !heads_Q = tensor<?x?x16xf16, #diagram.array<[h, q, d]>>
 !heads_K = tensor<?x?x16xf16, #diagram.array<[h, x, d]>>
 !heads_word = tensor<?xf32, #diagram.array<[h]>>

@@ -5,7 +5,7 @@ in both together. Of `w`, which is `x * S + y`, the outer axis is the quotient `
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from xdsl.ir import Block, SSAValue
@@ -74,10 +74,17 @@ def why_asked(op: WhereOp, pair: tuple[str, str]) -> str | None:
     if not (asked := [axis for axis in pair if axis in along]):
         return None
     size = sizes_of(op.result.type)[pair[1]]
-    in_rows = all(_goes_by_row(form, pair, size) for form in forms_of(op.condition.condition))
+    in_rows = all(_goes_by_row(form, pair, size) for form in _forms_within(forms_of(op.condition.condition)))
     if in_rows and all({*pair}.isdisjoint(axes) or pair in pairwise(axes) for axes in data):
         return None
     return f"the condition '{op.condition.text.data}' asks for positions along '{asked[0]}'"
+
+
+def _forms_within(forms: Iterable[Linear]) -> Iterator[Linear]:
+    """Forms, and those that they divide."""
+    for form in forms:
+        yield form
+        yield from _forms_within(term.form for term in form.divided)
 
 
 def _goes_by_row(form: Linear, pair: tuple[str, str], size: int) -> bool:

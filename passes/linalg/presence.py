@@ -17,7 +17,7 @@ from treadle.compiler.lowering.numbers import number_in
 from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, Format, sizes_of
-from treadle.dialects.diagram.condition import LAST_POSITION, Term, terms_of
+from treadle.dialects.diagram.condition import LAST_POSITION, Atom, terms_of
 from treadle.passes.linalg.scalars import position
 
 
@@ -45,7 +45,7 @@ class Presence:
         has the scalars of `inputs`."""
         if not self.wheres:
             return element
-        terms: dict[Term, SSAValue] = dict(zip(self.inputs, data, strict=True))
+        terms: dict[Atom, SSAValue] = dict(zip(self.inputs, data, strict=True))
         for term in dict.fromkeys(term for op in self.wheres for term in terms_of(op.holds)):
             if isinstance(term, str):
                 terms[term] = position(loops.index(term))

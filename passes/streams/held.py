@@ -102,9 +102,9 @@ def _left_of(factor: SSAValue, axis: str, kernel: KernelOp) -> Range:
                 return Either(tuple(map(says, parts)))
             case AtLeastZero(form):
                 is_known = all(
-                    _is_known(term) if isinstance(term, SSAValue) else term not in streamed for term in form.terms
+                    _is_known(term) if isinstance(term, SSAValue) else term not in streamed for term in form.atoms
                 )
-                return condition if axis in form.terms and is_known else EVERYWHERE
+                return condition if axis in form.atoms and is_known else EVERYWHERE
 
     known = Knowledge(axis, _is_known, lambda value: False)
     return intersection([some_of(says(op.holds), known) for op in absences(factor)])

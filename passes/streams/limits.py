@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.condition import Entry, Linear, Read, Term
+from treadle.dialects.diagram.condition import Divided, Entry, Linear, Read, Remainder, Term
 from treadle.dialects.hierarchy import PieceOp
 from treadle.passes._functions import label
 from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, Search
@@ -92,7 +92,9 @@ class LimitWriter:
         constant = corner.form.constant + added
         for term, factor in sorted(corner.form.terms.items(), key=lambda item: -item[1]):
             assert not isinstance(term, Read | Entry)
-            if isinstance(term, str) and factor * corner.sign > 0:
+            if isinstance(term, Divided):
+                value = self._divided_term(term, 1 if factor * corner.sign > 0 else -1)
+            elif isinstance(term, str) and factor * corner.sign > 0:
                 value, constant = self._piece(term).end, constant - factor
             elif isinstance(term, str):
                 value = self._piece(term).first
@@ -100,6 +102,25 @@ class LimitWriter:
                 value = self._scalar(term, largest=factor * corner.sign > 0)
             total = self._times(value, factor) if total is None else self._add(total, value, factor)
         return self.constant(constant) if total is None else self._plus(total, constant)
+
+    def _divided_term(self, term: Divided, sign: int) -> SSAValue:
+        """The largest or smallest value of a quotient or a remainder. Between the smallest and the largest that is
+        divided, remainders grow from the first as far as all do, unless they are the largest that they can be."""
+        if not isinstance(term, Remainder):
+            return self._divided(self._corner(Corner(term.form, sign)), term.divisor, up=False)
+        low, high = (self._corner(Corner(term.form, each)) for each in (-1, 1))
+        if low is high:
+            return self._remainder(low, term.divisor)
+        between = self.add(arith.SubiOp(high, low))
+        if sign > 0:
+            grown = self.add(arith.AddiOp(self._remainder(low, term.divisor), between))
+            return self.add(arith.MinSIOp(grown, self.constant(term.divisor - 1)))
+        shrunk = self.add(arith.SubiOp(self._remainder(high, term.divisor), between))
+        return self.add(arith.MaxSIOp(shrunk, self.constant(0)))
+
+    def _remainder(self, value: SSAValue, divisor: int) -> SSAValue:
+        whole = self._times(self._divided(value, divisor, up=False), divisor)
+        return self.add(arith.SubiOp(value, whole))
 
     def _scalar(self, term: SSAValue, largest: bool) -> SSAValue:
         """The largest or smallest value that an input has in the piece of the group."""
@@ -188,6 +209,8 @@ def _first_form(end: End, pieces: Mapping[str, int]) -> Linear | None:
         for term, factor in corner.form.terms.items()
         if isinstance(term, str) and term in pieces and factor * corner.sign > 0
     )
+    if corner.form.divided:
+        return None
     unknown = (term for term, factor in corner.form.terms.items() if isinstance(term, str) and factor * corner.sign > 0)
     if any(term not in pieces for term in unknown):
         return None
@@ -225,7 +248,7 @@ def _spell_corner(corner: Corner, added: int) -> str:
     constant = corner.form.constant + added
     text = ""
     for term, factor in sorted(corner.form.terms.items(), key=lambda item: -item[1]):
-        name = label(term)[1:] if isinstance(term, SSAValue) else f"{term}_first"
+        name = _spell_term(term, factor * corner.sign)
         if isinstance(term, str) and factor * corner.sign > 0:
             name, constant = f"{term}_end", constant - factor
         size = name if abs(factor) == 1 else f"{abs(factor)} {name}"
@@ -233,3 +256,13 @@ def _spell_corner(corner: Corner, added: int) -> str:
     if not text:
         return str(constant)
     return f"{text} {'+' if constant > 0 else '-'} {abs(constant)}" if constant else text
+
+
+def _spell_term(term: Term, sign: int) -> str:
+    if isinstance(term, SSAValue):
+        return label(term)[1:]
+    if isinstance(term, Divided) and not isinstance(term, Remainder):
+        return f"floor(({_spell_corner(Corner(term.form, sign), 0)}) / {term.divisor})"
+    if isinstance(term, Divided):
+        return f"({'most' if sign > 0 else 'least'} {term})"
+    return f"{term}_first"

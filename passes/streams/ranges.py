@@ -7,6 +7,10 @@ largest value of each term). So there are two ranges of x:
 - *some*: outside of it the condition holds nowhere in the group's piece;
 - *every*: inside of it the condition holds everywhere in the group's piece.
 
+A quotient of x is solved for it. Where that cannot be, and of remainders of x, the ends are those of a bound on it:
+`x % 16 == 0` may hold anywhere and never throughout. What is divided of others is largest or smallest where what it
+divides says, exactly (`streams.limits`).
+
 And and or combine ranges, never losing soundness: `some` may only grow, `every` only shrink.
 
 A comparison with data along x, as in `seg[x] == seg[q]`, has no such form. It is searched for, once a group (`Search`):
@@ -24,7 +28,8 @@ from typing import TypeAlias
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, Term
+from treadle.dialects.diagram.condition import AtLeastZero, Atom, Both, Condition, Either, Linear, Remainder, Term
+from treadle.dialects.diagram.solved import bounded, solved
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,13 @@ class Found:
 End: TypeAlias = Quotient | Gate | Extreme | Found
 
 
-def terms_of(end: End) -> Iterator[Term]:
+def terms_of(end: End) -> Iterator[Atom]:
     """What an end is reckoned from: axes, whose pieces' corners it takes, and numbers. What a search finds has none."""
     if isinstance(end, Extreme):
         for part in end.ends:
             yield from terms_of(part)
     elif not isinstance(end, Found):
-        yield from end.corner.form.terms
+        yield from end.corner.form.atoms
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,8 @@ class Knowledge:
     def can_search(self, condition: Condition) -> bool:
         """Whether a comparison is one with data along the axis, and of that only."""
         if not isinstance(condition, AtLeastZero):
+            return False
+        if condition.form.divided:
             return False
         unknown = [term for term in condition.form.terms if isinstance(term, SSAValue) and not self.knows(term)]
         return bool(unknown) and all(map(self.searches, unknown))
@@ -188,16 +195,26 @@ def _found(search: Search, sign: int) -> Range:
 
 
 def _where(form: Linear, sign: int, known: Knowledge) -> Range | None:
-    """Where `form >= 0` for the best (`sign` 1) or the worst (-1) of the group's other positions."""
-    if any(isinstance(term, SSAValue) and not known.knows(term) for term in form.terms):
+    """Where `form >= 0` for the best (`sign` 1) or the worst (-1) of the group's other positions; None if nothing says
+    so."""
+    if any(isinstance(term, SSAValue) and not known.knows(term) for term in form.atoms):
         return None
-    slope = form.terms.get(known.axis, 0)
-    rest = form.plus(Linear({known.axis: 1}), -slope)
+    exact = solved(form, known.axis)
+    told = exact or bounded(form, known.axis, sign)
+    if told is None or (exact is None and not _tells(told)):
+        return None
+    slope = told.terms.get(known.axis, 0)
+    rest = told.plus(Linear({known.axis: 1}), -slope)
     if slope == 0:
         return Range(high=Gate(Corner(rest, sign)))
     if slope < 0:  # x <= rest / -slope
         return Range(high=Quotient(Corner(rest, sign), -slope, added=1))
     return Range(low=Quotient(Corner(rest.times(-1), -sign), slope, up=True))
+
+
+def _tells(form: Linear) -> bool:
+    """Whether what bounds a form differs from piece to piece by more than remainders do."""
+    return any(not isinstance(term, Remainder) for term in form.terms)
 
 
 def intersection(ranges: Sequence[Range]) -> Range:

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
-from treadle.dialects.diagram.condition import Linear, Term, leaves_32_bits
+from treadle.dialects.diagram.condition import Atom, Divided, Linear, Quotient, Term, leaves_32_bits
 from treadle.dialects.diagram.presence import Stretch, stretches
 from treadle.passes.expressions.infinities import has_stand_in, is_nothing_at_start, may_be_infinite
 from treadle.passes.expressions.kinds import NAN, ZERO, kinds_of
@@ -102,13 +102,13 @@ def stretches_of(plan: StreamPlan, state: SSAValue) -> tuple[Stretch, ...] | Non
     return found if positions <= set(axes_of(state.type)) else None
 
 
-def is_there(found: Iterable[Stretch], size: Expression, resolve: Callable[[Term], Expression]) -> Expression:
+def is_there(found: Iterable[Stretch], size: Expression, resolve: Callable[[Atom], Expression]) -> Expression:
     """Whether one of some stretches of an axis of a size has a position."""
     answers = [_is_stretch_there(each, size, resolve) for each in found]
     return _folded(arith.OrIOp, answers)
 
 
-def _is_stretch_there(stretch: Stretch, size: Expression, resolve: Callable[[Term], Expression]) -> Expression:
+def _is_stretch_there(stretch: Stretch, size: Expression, resolve: Callable[[Atom], Expression]) -> Expression:
     def bounds(forms: Iterable[Linear]) -> list[Expression]:
         return [_linear(form, resolve, type) for form in forms]
 
@@ -132,14 +132,24 @@ def _as(value: Expression, type: Attribute) -> Expression:
     return value if value.type == type else Node(arith.IndexCastOp, (value,), type)
 
 
-def _linear(form: Linear, resolve: Callable[[Term], Expression], type: Attribute) -> Expression:
+def _linear(form: Linear, resolve: Callable[[Atom], Expression], type: Attribute) -> Expression:
     total: Expression = number(form.constant, type)
     for term, factor in form.terms.items():
-        value = _as(resolve(term), type)
+        value = _term(term, resolve, type)
         if abs(factor) != 1:
             value = _without_overflow(arith.MuliOp, value, number(abs(factor), type))
         total = _without_overflow(arith.AddiOp if factor > 0 else arith.SubiOp, total, value)
     return total
+
+
+def _term(term: Term, resolve: Callable[[Atom], Expression], type: Attribute) -> Expression:
+    if not isinstance(term, Divided):
+        return _as(resolve(term), type)
+    inner, divisor = _linear(term.form, resolve, type), number(term.divisor, type)
+    quotient = Node(arith.FloorDivSIOp, (inner, divisor), type)
+    if isinstance(term, Quotient):
+        return quotient
+    return _without_overflow(arith.SubiOp, inner, _without_overflow(arith.MuliOp, quotient, divisor))
 
 
 def _without_overflow(kind: type[Operation], left: Expression, right: Expression) -> Node:
@@ -160,7 +170,7 @@ def presence(
     state: SSAValue,
     sizes: Mapping[str, int],
     size_of: Callable[[str], Expression],
-    resolve: Callable[[Term], Expression],
+    resolve: Callable[[Atom], Expression],
 ) -> Iterator[Expression]:
     """What must hold for a state to have had an element, of axes of these sizes; `size_of` and `resolve` give an axis'
     size and what a condition speaks of."""

@@ -15,7 +15,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of, traced
 from treadle.language.conditions import Comparison, Condition, Joined, always
 from treadle.language.graph import computing_format, constant, is_number, plain
-from treadle.language.places import at_axes, axes_at, with_quotients
+from treadle.language.places import at_axes, axes_at
 
 
 def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
@@ -140,8 +140,9 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     """The elements at which a condition on positions holds, `keep(S, "x <= q")`; the others are absent: a reduction
     passes over them (a mean does not count them), and what they touch is not computed. Arguments in i32 may be named:
     `keep(S, "x < n[b]", n=n)`, and read at other positions than along their axes:
-    `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside of them are zeros. Positions
-    may be compared by blocks: `keep(S, "x // 16 <= q // 16")`.
+    `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside of them are zeros. Sums may be
+    divided by numbers above zero, as Python's `//` and `%` do: `keep(S, "x // 16 <= q // 16")`,
+    `keep(S, "(q - x) % 128 == 0")`.
 
     TreadleError for what is no condition, and for axes that the array does not have."""
     given: dict[str, Any] = dict(inputs)
@@ -153,8 +154,6 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
         if each.format != "i32":
             raise TreadleError(f"condition '{condition}': '{name}' has elements {each.format}: write {name}.to('i32')")
     graph = graph_of("keep", [array, *given.values()])
-    condition, divided = with_quotients(condition, inputs, array.axes)
-    inputs |= {name: Array(graph, graph.index(each.axis)) // each.divisor for name, each in divided.items()}
     named = {name: each.value for name, each in inputs.items()}
     placed = at_axes(condition, named, array.axes)
     reads = {new: graph.read(named[at.name], at.places, at.axes, padded=True) for new, at in placed.reads.items()}

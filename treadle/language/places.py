@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram.condition import parsed, read_condition
+from treadle.dialects.diagram.condition import parsed
 from treadle.dialects.diagram.place import PlaceAttr, axes_of_forms
 
 
@@ -20,27 +19,6 @@ class Elsewhere:
     name: str
     places: tuple[str, ...]
     axes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Divided:
-    """The whole part of the positions along an axis over a number, under a name of its own."""
-
-    axis: str
-    divisor: int
-
-
-def with_quotients(text: str, inputs: Iterable[str], axes: Sequence[str]) -> tuple[str, dict[str, Divided]]:
-    """The same condition, with an input for a quotient of positions that stands beside another one in a comparison,
-    `x // 16 <= q // 16`, or has a factor. One may stay, for a comparison with one is a comparison of positions: that
-    along the last axis, which reductions mostly walk."""
-    naming = _Comparisons(frozenset(inputs), axes)
-    try:
-        tree = parsed(text)
-    except (SyntaxError, ValueError):
-        return text, {}
-    tree = naming.visit(tree)
-    return (ast.unparse(tree), naming.found) if naming.found else (text, {})
 
 
 @dataclass(frozen=True)
@@ -81,72 +59,6 @@ def axes_at(text: str) -> tuple[str, ...]:
 def not_given(name: str) -> str:
     """What is wrong with an input that a condition names and a call does not."""
     return f"'{name}' is not given: name the array that it is, keep(..., {name}={name})"
-
-
-class _Comparisons(ast.NodeTransformer):
-    """Names quotients, in each comparison as few as let it be read."""
-
-    def __init__(self, inputs: frozenset[str], axes: Sequence[str]):
-        self.taken = inputs | {*axes}
-        self.axes = axes
-        self.found: dict[str, Divided] = {}
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        quotients = {each for part in ast.walk(node) if (each := _divided(part, self.axes)) is not None}
-        if not quotients or _is_read(node):
-            return node
-        last = max(quotients, key=lambda each: (self.axes.index(each.axis), each.divisor))
-        for named in (quotients - {last}, quotients):
-            names = {each: self._name(each) for each in sorted(named, key=str)}
-            told = _Naming(names, self.axes).visit(deepcopy(node))
-            if _is_read(told):
-                self.found |= {name: each for each, name in names.items()}
-                return told
-        return node
-
-    def _name(self, divided: Divided) -> str:
-        name = f"{divided.axis}_over_{divided.divisor}"
-        while name in self.taken:
-            name += "_"
-        return name
-
-
-@dataclass
-class _Naming(ast.NodeTransformer):
-    """Puts inputs of these names in the place of quotients."""
-
-    names: Mapping[Divided, str]
-    axes: Sequence[str]
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        return node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        found = _divided(node, self.axes)
-        if found is None:
-            return ast.BinOp(self.visit(node.left), node.op, self.visit(node.right))
-        return ast.parse(f"{self.names[found]}[{found.axis}]", mode="eval").body if found in self.names else node
-
-
-def _divided(node: ast.AST, axes: Iterable[str]) -> Divided | None:
-    """The quotient of positions that an expression is."""
-    match node:
-        case ast.BinOp(left=ast.Name(id=axis), op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)) if (
-            axis in axes and divisor > 1
-        ):
-            return Divided(axis, divisor)
-        case _:
-            return None
-
-
-def _is_read(node: ast.expr) -> bool:
-    from xdsl.utils.exceptions import VerifyException
-
-    try:
-        read_condition(ast.unparse(node))
-    except VerifyException:
-        return False
-    return True
 
 
 class _Reading(ast.NodeTransformer):

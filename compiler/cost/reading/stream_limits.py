@@ -12,7 +12,7 @@ from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.kernel.plan import Pieces
 from treadle.compiler.cost.reading.fed import Fed, Limit, Places, extent_of
 from treadle.dialects.diagram import ExtentOp, ReduceOp
-from treadle.dialects.diagram.condition import Entry, Read, Term
+from treadle.dialects.diagram.condition import Divided, Entry, Read, Remainder, Term
 from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
 from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, terms_of
 from treadle.passes.streams.visits import Visits
@@ -68,7 +68,7 @@ def _is_found(end: End) -> bool:
         return any(map(_is_found, end.ends))
     if isinstance(end, Found):
         return True
-    terms = [term for term in end.corner.form.terms if isinstance(term, SSAValue)]
+    terms = [term for term in terms_of(end) if isinstance(term, SSAValue)]
     return any(not isinstance(term, BlockArgument) and _extent(term) is None for term in terms)
 
 
@@ -111,6 +111,12 @@ def _value(end: End, axis: str, places: Places) -> Amount:
 def _corner(corner: Corner, places: Places) -> Amount:
     total = corner.form.constant
     for term, factor in corner.form.terms.items():
+        if isinstance(term, Divided):
+            value = _divided(term, 1 if factor * corner.sign > 0 else -1, places)
+            if value is None:
+                return None
+            total = total + factor * value
+            continue
         axis = _extent(term) if isinstance(term, SSAValue) else term
         if axis is None or isinstance(axis, Read | Entry):
             return None
@@ -120,6 +126,18 @@ def _corner(corner: Corner, places: Places) -> Amount:
         first, end = places[axis]
         total = total + factor * (end - 1 if factor * corner.sign > 0 else first)
     return total
+
+
+def _divided(term: Divided, sign: int, places: Places) -> Amount:
+    """As `LimitWriter` writes it."""
+    low, high = (_corner(Corner(term.form, each), places) for each in (-1, 1))
+    if low is None or high is None:
+        return None
+    if not isinstance(term, Remainder):
+        return (high if sign > 0 else low) // term.divisor
+    if sign > 0:
+        return least(low % term.divisor + (high - low), term.divisor - 1)
+    return most(high % term.divisor - (high - low), 0)
 
 
 # -- of an explicit kernel -------------------------------------------------------------------------
