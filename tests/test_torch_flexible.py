@@ -48,6 +48,14 @@ def window(b: Any, h: Any, q: Any, x: Any) -> Any:
     return (q >= x) & (q - x <= 30)
 
 
+def strided(b: Any, h: Any, q: Any, x: Any) -> Any:
+    return (q >= x) & (((q - x) % 12 == 0) | (q - x < 10))
+
+
+def of_neighbours(b: Any, h: Any, q: Any, x: Any) -> Any:
+    return q // 16 - torch.div(x, 8, rounding_mode="floor") <= h
+
+
 def documents(b: Any, h: Any, q: Any, x: Any) -> Any:
     return (DOCUMENTS[q] == DOCUMENTS[x]) & (q >= x)
 
@@ -108,6 +116,8 @@ CASES: dict[str, tuple[Function | None, Function | None]] = {
     "plain": (None, None),
     "causal": (None, causal),
     "window": (capped, window),
+    "strided": (None, strided),
+    "blocks": (None, of_neighbours),
     "documents": (None, documents),
     "rows that see nothing": (None, nothing_seen),
     "some heads": (None, of_heads),

@@ -63,14 +63,19 @@ def _by_constant(name: str, left: Any, right: Any) -> None:
         raise Unsupported(f"{name} by what is no number but 0, of integers")
 
 
+def _said(body: Body, made: Tensor, symbol: str, left: Any, right: int) -> Tensor:
+    """Conditions divide by numbers above zero."""
+    return body.said(made, symbol, left, right) if right > 0 else made
+
+
 def floor_divide(body: Body, left: Any, right: Any) -> Tensor:
     _by_constant("a quotient", left, right)
-    return body.map(lambda a, b: a // b, left, right)
+    return _said(body, body.map(lambda a, b: a // b, left, right), "//", left, right)
 
 
 def remainder(body: Body, left: Any, right: Any) -> Tensor:
     _by_constant("a remainder", left, right)
-    return body.map(lambda a, b: a % b, left, right)
+    return _said(body, body.map(lambda a, b: a % b, left, right), "%", left, right)
 
 
 def divided(body: Body, left: Any, right: Any, rounding_mode: Any = None) -> Tensor:

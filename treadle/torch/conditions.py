@@ -16,6 +16,7 @@ SAID = {
     *(aten.lt.Scalar, aten.lt.Tensor, aten.le.Scalar, aten.le.Tensor, aten.gt.Scalar, aten.gt.Tensor),
     *(aten.ge.Scalar, aten.ge.Tensor, aten.eq.Scalar, aten.eq.Tensor, aten.ne.Scalar, aten.ne.Tensor),
     *(aten.add.Scalar, aten.add.Tensor, aten.sub.Scalar, aten.sub.Tensor),
+    *(aten.floor_divide.default, aten.remainder.Scalar, aten.remainder.Tensor, aten.div.Tensor_mode),
     *(aten.logical_and.default, aten.logical_or.default, aten.logical_not.default),
     *(aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_not.default),
 }
