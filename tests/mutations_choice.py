@@ -8,8 +8,8 @@ from mutated import Mutation
 MUTATIONS: dict[str, Mutation] = {
     "choose: the worst of the best": (
         "compiler/cost/choice/choose",
-        "_, _, best, _, found = alike[0]",
-        "_, _, best, _, found = max(ranked, key=lambda each: each[:2])",
+        "return alike[0].candidate, alike[0].estimate",
+        "return max(ranked, key=lambda each: each.merit).candidate, alike[0].estimate",
     ),
     "choose: the slowest first": (
         "compiler/cost/choice/choose",
