@@ -35,6 +35,7 @@ from treadle.passes.loops.ahead import (
 )
 from treadle.passes.loops.carry import delay_products
 from treadle.passes.loops.in_flight import let_products_run
+from treadle.passes.loops.in_place import Phase, phases_of
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
 from treadle.passes.loops.without_products import copy_ahead, ways_of
 
@@ -52,7 +53,10 @@ class PipeliningPass(ModulePass):
     move ahead of the turns before it. A wait counts groups, so each turn closes one, empty or not. The one barrier a
     turn orders both the arrival of its piece and the end of the reads of the place that it overwrites.
 
-    Asynchronous copies are declined below sm_80, and where the stages would not fit into a block's shared memory.
+    Where the stages would not fit into a block's shared memory, and a turn reads its tiles one after another, each has
+    one place and comes while the others are read (`passes/loops/in_place.py`): before it reads a tile the block waits
+    for that one, meets, and asks for the one before. Asynchronous copies are declined below sm_80, and where a turn
+    without room for stages reads all tiles at a time.
 
     What a turn loads to registers and needs before its first product is loaded in the turn before
     (`passes/loops/load_ahead.py`), right after the last use of what that turn has itself; the first piece is loaded
@@ -245,21 +249,43 @@ def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> list[Step
     staged = [tile for tile in tiles if isinstance(tile, cuda.SharedOp)]
     needed = kernel.shared_bytes.data + (stages - 1) * sum(tile.stage_bytes for tile in staged)
     if needed > limit:
-        reason = f"{stages} stages take {needed:,} bytes of shared memory, a block has {limit:,}"
-        return [StepAttr("decline pipelining", name, "every stage has its place", reason)]
+        return _in_place(
+            kernel, loops, f"{stages} stages take {needed:,} bytes of shared memory, a block has {limit:,}"
+        )
     for tile in staged:
         tile.stages = IntAttr(stages)
     for loop in loops:
         _Pipeline(loop, movable_copies(loop), stages).build()
     shared = [op for op in block.ops if isinstance(op, cuda.SharedOp)]
     kernel.shared_bytes = IntAttr(place_tiles(shared))
+    _meet_anew(block)
+    names = ", ".join(f"%{tile.result.name_hint}" for tile in staged)
+    reason = f"{stages} stages of {names}, {stages - 1} ahead"
+    return [StepAttr("pipelining", name, "copies depend on nothing the loop computes", reason)]
+
+
+def _in_place(kernel: cuda.KernelOp, loops: Sequence[scf.ForOp], no_room: str) -> list[StepAttr]:
+    """Ask for each tile where nobody reads it any more, in the loops whose tiles are read one after another; the step
+    of the derivation."""
+    name = f"@{kernel.sym_name.data}"
+    found = [(loop, phases) for loop in loops if (phases := phases_of(loop, movable_copies(loop)))]
+    if not found:
+        reason = f"{no_room}, and a turn reads all tiles at a time"
+        return [StepAttr("decline pipelining", name, "every stage has its place", reason)]
+    for loop, phases in found:
+        _InPlace(loop, [copy for phase in phases for copy in phase.copies], 1, phases).build()
+    _meet_anew(kernel.body.block)
+    tiles = dict.fromkeys(f"%{copy.tile.name_hint}" for _, phases in found for phase in phases for copy in phase.copies)
+    law = "what nobody reads any more may be overwritten"
+    return [StepAttr("pipelining", name, law, f"{no_room}; {', '.join(tiles)} come in turn, in one place each")]
+
+
+def _meet_anew(block: Block) -> None:
+    """Place the barriers of a kernel anew, and start its other copies without waiting."""
     remove_barriers_but(block)
     insert_barriers(block)
     for each in (block, *(op.true_region.block for op in block.ops if isinstance(op, scf.IfOp))):
         _ask_for_the_last(each)
-    names = ", ".join(f"%{tile.result.name_hint}" for tile in staged)
-    reason = f"{stages} stages of {names}, {stages - 1} ahead"
-    return [StepAttr("pipelining", name, "copies depend on nothing the loop computes", reason)]
 
 
 def movable_copies(loop: scf.ForOp) -> list[cuda.CopyOp]:
@@ -359,14 +385,19 @@ class _Pipeline:
         """Close the group of the earlier copies, ask for the first pieces, and wait for the earlier copies where they
         are read before the loop."""
         ops: list[Operation] = [cuda.CommitOp()]
+        asked = self._ask_for_the_first(ops)
+        if place is not self.loop:
+            ops.append(cuda.WaitOp(asked))
+        self._hoist_bounds(place)
+        Rewriter.insert_op(ops, InsertPoint.before(place))
+
+    def _ask_for_the_first(self, ops: list[Operation]) -> int:
+        """Start the copies of the first pieces; how many groups they are."""
         turn, count = self._first_turn(ops)
         for stage in range(self.stages - 1):
             ops += self._ask(self.loop.lb, stage, turn, count)
             ops.append(cuda.CommitOp())
-        if place is not self.loop:
-            ops.append(cuda.WaitOp(self.stages - 1))
-        self._hoist_bounds(place)
-        Rewriter.insert_op(ops, InsertPoint.before(place))
+        return self.stages - 1
 
     def _first_turn(self, ops: list[Operation]) -> tuple[SSAValue | None, SSAValue | None]:
         """The number of the first turn, and of stages, where the loop does not begin with turn 0."""
@@ -441,6 +472,50 @@ class _Pipeline:
         clone = copy.clone(value_mapper=mapping)
         clone.asynchronous = UnitAttr()
         block.add_op(clone)
+
+
+@dataclass
+class _InPlace(_Pipeline):
+    """The rewrite of one loop whose tiles have one place each. Before each phase the block waits for its tiles, meets,
+    and asks for those of the phase before, which all warps have read: for this turn's of the last phase where a turn
+    begins, and else for the next turn's."""
+
+    phases: Sequence[Phase]
+
+    def _ask_for_the_first(self, ops: list[Operation]) -> int:
+        for phase in self.phases[:-1]:
+            ops += [*self._ask_in_place(phase, self.loop.lb, 0), cuda.CommitOp()]
+        return len(self.phases) - 1
+
+    def _turn(self) -> None:
+        body = self.loop.body.block
+        position = body.args[0]
+        for number, phase in enumerate(self.phases):
+            if number:
+                asks = self._ask_in_place(self.phases[number - 1], position, step_of(self.loop))
+            else:
+                asks = self._copies(self.phases[-1], position)
+            # As many groups as there are phases less two are younger than the one that is waited for.
+            meeting = [cuda.WaitOp(len(self.phases) - 2), cuda.BarrierOp(), *asks, cuda.CommitOp()]
+            Rewriter.insert_op(meeting, InsertPoint.before(phase.first))
+        for copy in self.copies:
+            Rewriter.erase_op(copy)
+
+    def _ask_in_place(self, phase: Phase, position: SSAValue, distance: int) -> list[Operation]:
+        """Start the copies of a phase so far ahead, if the loop reaches that."""
+        found, there, test = position_ahead(self.loop, position, distance)
+        branch = scf.IfOp(test, [], Region(Block([*self._copies(phase, there), scf.YieldOp()])))
+        branch.location = self.loop.location
+        return [*found, branch]
+
+    def _copies(self, phase: Phase, position: SSAValue) -> list[Operation]:
+        block = Block()
+        for copy in phase.copies:
+            self._clone_copy(copy, position, copy.tile, block)
+        ops = list(block.ops)
+        for op in ops:
+            op.detach()
+        return ops
 
 
 def _closure(ops: Sequence[Operation], needed: set[SSAValue]) -> list[Operation]:

@@ -74,6 +74,7 @@ PROGRAMS = (
     Program("examples/attention_causal.mlir", "h100", [SHORT | {"q": 400, "x": 600}], LONG, TURNS),
     Program("examples/matmul.mlir", "a100", [{"m": 40, "n": 48, "k": 464}, {"m": 3, "n": 5, "k": 19}]),
     Program("examples/attention_causal.mlir", "a100", [SHORT | {"h": 2}], LONG),
+    Program("examples/attention.mlir", "a100", [SHORT | {"x": 300}], LONG, {"pipelining": {"stages": (40,)}}),
     Program("examples/attention_lse.mlir", "a100", [SHORT], None, SUBLOOP),
     Program(
         "tests/programs/computed_operands.mlir", "a100", [{"m": 40, "n": 24, "k": 77}, {"m": 3, "n": 24, "k": 333}]

@@ -186,6 +186,11 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "pipelining: no stage of its own": ("pipelining", "tile.stages = IntAttr(stages)", "tile.stages = IntAttr(1)"),
     "pipelining: asks for what is behind the end": ("passes/loops/ahead", 'loop.ub, "ult")', 'loop.ub, "ule")'),
+    "pipelining: asks in place for the tile that is read": (
+        "pipelining",
+        "self._ask_in_place(self.phases[number - 1],",
+        "self._ask_in_place(self.phases[number],",
+    ),
     "pipelining: begins with nothing": (
         "passes/loops/load_ahead",
         "arith.CmpiOp(loop.lb, loop.ub,",

@@ -86,7 +86,7 @@ func.func @step(%Q: !K, %K: !K, %x: index) {
 // ONE-NOT:  async
 
 // MANY-NOT: async
-// MANY:     #hierarchy.step<"decline pipelining", "@step_kernel", "every stage has its place", "40 stages take 335,872 bytes of shared memory, a block has 166,912">
+// MANY:     #hierarchy.step<"decline pipelining", "@step_kernel", "every stage has its place", "40 stages take 335,872 bytes of shared memory, a block has 166,912, and a turn reads all tiles at a time">
 
 #small = #cuda.rows<extents = [16, 16], pitch = 16>
 #in_rows = #cuda.layout<register = [k:8:1], lane = [m:16:1, k:2:8], warp = []>

@@ -316,7 +316,8 @@ def _stages(plan: Plan, needs: Footprint) -> str:
     """How many pieces of a stream's tiles are there at once."""
     if all(tile.role != "staged" for tile in plan.tiles):
         return ""
-    return f" with {needs.stages} stages" if needs.stages > 1 else " with 1 stage: no room for 2"
+    in_turn = ", tiles come in turn" if plan.phases > 1 and not needs.producers else ""
+    return f" with {needs.stages} stages" if needs.stages > 1 else f" with 1 stage: no room for 2{in_turn}"
 
 
 def _larger(

@@ -238,6 +238,11 @@ class Plan:
     """How many they are."""
     exchanged: Amount = 0
     """Bytes of all parts of results that a thread reads from each of them."""
+    phases: int = 1
+    """In how many groups a step reads its tiles, one after another, of the stream that has fewest: where there are
+    several, tiles can come in turn (`passes/loops/in_place.py`)."""
+    limited_twice: bool = False
+    """Whether conditions on positions limit a stream at both ends."""
 
     @property
     def has_products(self) -> bool:

@@ -8,7 +8,7 @@ from math import inf, prod
 
 import numpy as np
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most, rounded
 from treadle.compiler.cost.kernel.issue import VECTOR
 from treadle.compiler.cost.kernel.plan import LEAVING, Plan, Tile, row_of
 from treadle.compiler.cost.kernel.promotion import promoted_parts
@@ -42,7 +42,12 @@ loaded ahead, of which there are more where there are more accumulators."""
 
 LEAST_CARRIED = 1.25
 """The same where a thread has no more: with attention of d = 128 in 13 warps on an A100, ptxas 13.0 spills nothing at
-the 128 registers that this gives."""
+the 128 registers that this gives. And where tiles come in turn: with d = 192 and 256 there it takes 220 to 252 where
+this gives 222 to 261, in pieces of 64 to 128."""
+
+LIMITED_TWICE = 24
+"""And where tiles come in turn in a stream that conditions limit at both ends: with a window and d = 192 in pieces of
+96 ptxas 13.0 takes 251 (236 without these), and spills 164 bytes with d = 256 in pieces of 64 (248)."""
 
 NOT_LACKED = 3
 """Registers by which that may be more than a thread has, if no step of a stream tests elements: with 9 to 12 warps on
@@ -150,7 +155,7 @@ def footprint(plan: Plan, machine: Machine) -> Footprint:
     needed = wanted - spilled
     # Under a bound, ptxas loads less ahead; what it needs even so it keeps in local memory.
     squeezed = choice(grouped, 0, most_of_block(plan, machine))
-    fits = (needed > squeezed) & (least_registers(plan, machine) <= squeezed)
+    fits = (needed > squeezed) & (least_registers(plan) <= squeezed)
     needed = choice(fits, squeezed, needed)
     spilled = spilled + choice(needed <= squeezed, _lacking(plan, machine), 0)
     stages = stages_on(plan, machine)
@@ -171,6 +176,13 @@ def stages_on(plan: Plan, machine: Machine) -> Amount:
     for stages in sorted(RING_STAGES):
         of_roles = choice(shared_bytes(plan, stages, True) + ring_bytes(plan, stages) <= room, stages, of_roles)
     return choice(are_of_warpgroups(plan, machine), of_roles, alone)
+
+
+def comes_in_turn(plan: Plan, machine: Machine) -> Amount:
+    """Whether tiles of one place are asked for while a step reads others: as `pipelining` decides it."""
+    if machine.capability < FIRST_WITH_ASYNCHRONOUS_COPIES or plan.phases == 1:
+        return False
+    return choice(are_of_warpgroups(plan, machine), False, stages_on(plan, machine) == 1)
 
 
 def ring_bytes(plan: Plan, stages: Amount) -> Amount:
@@ -226,8 +238,11 @@ def registers(plan: Plan, machine: Machine) -> Amount:
     """32-bit registers of one thread, however many there are."""
     if not plan.has_products:
         return rounded(BASE_REGISTERS + (STREAM_REGISTERS if plan.streams else 0) + plan.held)
-    alone = PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + _held(plan, CARRIED, PASSING)
-    alone = alone + _addresses_of_copies(plan)
+    alone = PRODUCT_BASE + _held(plan, CARRIED, PASSING)
+    if is_any(in_turn := comes_in_turn(plan, machine) & plan.has_scores):
+        # Nothing is loaded ahead over the barriers between the phases of a step.
+        alone = choice(in_turn, least_registers(plan) + LIMITED_TWICE * plan.limited_twice, alone)
+    alone = alone + (FROM_SM_90 if machine.capability >= 90 else 0) + _addresses_of_copies(plan)
     apart = {"partial": WARPGROUP_PARTIAL, "capped": WARPGROUP_CAPPED, "bound": WARPGROUP_BOUND}
     of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING, apart)
     return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone - plan.spared_registers))
@@ -259,11 +274,11 @@ def _lacking(plan: Plan, machine: Machine) -> Amount:
     if not plan.has_scores:
         return 0
     tests = any(transfer.fed is not None for transfer in plan.transfers)
-    lacking = most(0, least_registers(plan, machine) - squeezed - (0 if tests else NOT_LACKED))
+    lacking = most(0, least_registers(plan) - squeezed - (0 if tests else NOT_LACKED))
     return choice(squeezed < machine.limits.registers_per_thread, ceil_div(lacking, 1), 0)
 
 
-def least_registers(plan: Plan, machine: Machine) -> Amount:
+def least_registers(plan: Plan) -> Amount:
     """What ptxas needs without spilling where it is bound; infinite where it was never tried."""
     if not plan.has_scores:
         return inf

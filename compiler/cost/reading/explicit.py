@@ -54,8 +54,13 @@ from treadle.compiler.cost.kernel.work import Labour, labours_of, width_of
 from treadle.compiler.cost.reading.ahead import begun_ahead, capped, divided
 from treadle.compiler.cost.reading.fed import FedPieces
 from treadle.compiler.cost.reading.moments import moments_of
+from treadle.compiler.cost.reading.phases import phases_of_step
 from treadle.compiler.cost.reading.selected import asking, list_of
-from treadle.compiler.cost.reading.stream_limits import are_limits_found_together, fed_of_stream
+from treadle.compiler.cost.reading.stream_limits import (
+    are_limits_found_together,
+    fed_of_stream,
+    is_stream_limited_twice,
+)
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -97,6 +102,8 @@ class Walk:
     """Those of which a subloop holds a piece at a time, by stream."""
     in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
     """Arrays of which a piece is loaded to registers."""
+    phases: list[int] = field(default_factory=list[int])
+    """In how many groups the steps of each stream read their tiles."""
     asked: list[SSAValue] = field(default_factory=list[SSAValue])
     """Pieces in shared memory that meet the result of a product, and are not read back yet."""
 
@@ -119,6 +126,8 @@ class Walk:
             self.pieces_of_blocks,
             1 if self.kernel.schedule is None else self.kernel.schedule.blocks,
             self.exchanged,
+            min(filter(None, self.phases), default=1),
+            any(is_stream_limited_twice(op) for op in self.kernel.walk() if isinstance(op, StreamOp)),
         )
 
     @property
@@ -211,6 +220,9 @@ class Walk:
         if op.border is not None:
             self.border(op)
         self.block(op.step.block)
+        loads = [each.result for each in op.step.block.ops if isinstance(each, LoadOp)]
+        tiles = [piece for piece in loads if level_of(piece.type) == "shared"]
+        self.phases.append(phases_of_step(tiles, list(op.step.block.ops)))
         self.read()
         self.inside, self.innermost = around, outer
         self.block(op.finish.block)

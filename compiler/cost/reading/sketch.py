@@ -39,9 +39,10 @@ from treadle.compiler.cost.reading.decorated import Decorated
 from treadle.compiler.cost.reading.fed import AboutFed, AboutPieces, Fed, FedPieces
 from treadle.compiler.cost.reading.holdings import Holdings
 from treadle.compiler.cost.reading.moments import Moments, moments_of_decorated
+from treadle.compiler.cost.reading.phases import phases_of_step
 from treadle.compiler.cost.reading.searches import Finding, Findings
 from treadle.compiler.cost.reading.selected import lists_of, transfers_of
-from treadle.compiler.cost.reading.stream_limits import are_found_together, fed_of_visits
+from treadle.compiler.cost.reading.stream_limits import are_found_together, fed_of_visits, is_limited_twice
 from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -91,6 +92,8 @@ class Sketch:
     """The pieces in which contractions walk an axis, where they do not take what a group holds at once."""
     moments: Moments | None
     """What a lane holds at once, where there are no products."""
+    phases: int = 1
+    """In how many groups steps read their tiles, one after another."""
 
     @property
     def streams(self) -> int:
@@ -104,8 +107,17 @@ class Sketch:
     @cached_property
     def finds_limits(self) -> bool:
         """Whether all warps together look for where a stream begins and ends, so that none can walk it by itself."""
+        return any(map(are_found_together, self._visits_of_smallest))
+
+    @cached_property
+    def limited_twice(self) -> bool:
+        """Whether conditions on positions limit a stream at both ends."""
+        return any(map(is_limited_twice, self._visits_of_smallest))
+
+    @cached_property
+    def _visits_of_smallest(self) -> list[Visits]:
         axes = (*self.group, *self.whole, *([self.stream] if self.stream is not None else []))
-        return any(map(are_found_together, self._visits(dict.fromkeys(axes, 1))))
+        return self._visits(dict.fromkeys(axes, 1))
 
     @cached_property
     def longest_held(self) -> str | None:
@@ -185,6 +197,8 @@ class Sketch:
             shared,
             prod(pieces.count(self.sizes) for pieces in shared),
             self._exchanged(padded, warps, {pieces.axis for pieces in shared}),
+            self.phases,
+            self.limited_twice,
         )
 
     def _is_spared(self, crossing: Crossing, tiles: Mapping[str, Amount], visits: Sequence[Visits]) -> bool:
@@ -377,6 +391,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         else Findings(conditional.axis, at.comes_to_shared, holdings.of_row, at.read_back),
         subloops=at.kernel.schedule.subloop.as_dict() if at.kernel.schedule is not None else {},
         moments=None if at.products else moments_of_decorated(at.kernel, at.schedule),
+        phases=_phases(at),
     )
 
 
@@ -387,6 +402,11 @@ def axes_of_kernel(kernel: KernelOp) -> dict[str, int]:
     for value in (*kernel.body.block.args, *(op.results[0] for op in operations)):
         sizes.update(zip(axes_of(value.type), shape_of(value.type), strict=True))
     return sizes
+
+
+def _phases(at: Decorated) -> int:
+    tiles = [value for value in at.use.inputs if at.comes_to_shared(value) and at.stream in axes_of(value.type)]
+    return min(filter(None, (phases_of_step(tiles, step) for step in at.use.steps)), default=1)
 
 
 def _tasks(at: Decorated, crossings: Crossings) -> Iterator[Task]:

@@ -63,6 +63,12 @@ def are_found_together(visits: Visits) -> bool:
     return any(_is_found(end) for range in ranges for end in (range.low, range.high) if end is not None)
 
 
+def is_limited_twice(visits: Visits) -> bool:
+    """Whether conditions on positions limit a stream at both ends."""
+    low, high = visits.some.low, visits.some.high
+    return low is not None and high is not None and not _is_by_data(low) and not _is_by_data(high)
+
+
 def _is_found(end: End) -> bool:
     if isinstance(end, Extreme):
         return any(map(_is_found, end.ends))
@@ -154,6 +160,14 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
     behind = [value for limit in op.limits for value in _behind(limit)]
     by_data = op.selection is not None or any(map(_is_data, behind))
     return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data, _extents(behind))
+
+
+def is_stream_limited_twice(op: StreamOp) -> bool:
+    """The same of a stream of an explicit kernel."""
+    if op.fed is None or any(_is_data(value) for limit in op.fed for value in _behind(limit)):
+        return False
+    first, end = (limit.owner for limit in op.fed)
+    return not isinstance(first, arith.ConstantOp) and not (isinstance(end, PieceOp) and end.axis.data == op.axis)
 
 
 def are_limits_found_together(op: StreamOp) -> bool:

@@ -27,7 +27,7 @@ from treadle.compiler.cost.kernel.warpgroups import (
     takes_powers_first,
     waited_in_scores,
 )
-from treadle.compiler.cost.levels.memory import Footprint, footprint, loads_ahead
+from treadle.compiler.cost.levels.memory import Footprint, comes_in_turn, footprint, loads_ahead
 from treadle.compiler.cost.timing.between import (
     Piece,
     clocks_of_ends,
@@ -407,6 +407,13 @@ def _round(
     # With scores a step starts two products, one behind the other.
     starts = 2 if machine.counts_ends and plan.has_scores else 1
     waits_of_step = choice(is_fed, choice(grouped, starts * WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
+    in_turn = comes_in_turn(plan, machine) & loads_ahead(plan)
+    if is_any(in_turn):
+        # Of each phase what its copies take longer than the products of another one.
+        late = most(
+            latency + (clocks["loads"] - needs.warps / SUB_PARTITIONS * products) / most(steps, 1) / plan.phases, 0
+        )
+        waits_of_step = choice(in_turn, plan.phases * (TURN_CLOCKS + late), waits_of_step)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled) + MEETING_CLOCKS * _meetings(plan, sizes)
     idle = choice(is_fed, 0, steps * alone)
     waited = steps * _waited(plan) if computes_in_order(plan, machine) else 0
