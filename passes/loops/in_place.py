@@ -27,7 +27,7 @@ class Phase:
 
 
 def phases_of(loop: scf.ForOp, copies: Sequence[cuda.CopyOp]) -> list[Phase]:
-    """The phases of a turn, in order. None if there are not two, so that no tile can come while others are read, or if
+    """The phases of a turn, in order. Empty if there are not two, so that no tile can come while others are read, or if
     something else writes a tile."""
     reads = [_reads(loop, copy) for copy in copies]
     if not all(reads) or len({base_of(copy.tile) for copy in copies}) < len(copies):
