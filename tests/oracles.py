@@ -53,6 +53,11 @@ def attention_window(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     return selected(q, k, v, (j <= i) & (i - j < 128))
 
 
+def attention_strided(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    return selected(q, k, v, (j <= i) & ((i - j < 64) | ((i - j) % 256 == 0)))
+
+
 def attention_prefix(q: Tensor, k: Tensor, v: Tensor, prefix: Tensor) -> tuple[Tensor, ...]:
     i, j = positions(q, k)
     return selected(q, k, v, (j <= i) | (j < prefix))
@@ -273,6 +278,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_sink": attention_sink,
     "attention_soft_cap": attention_soft_cap,
     "attention_spherical": attention_spherical,
+    "attention_strided": attention_strided,
     "attention_window": attention_window,
     "attention_widths": attention,
     "batched_matmul": lambda a, b: (torch.bmm(a, b),),
