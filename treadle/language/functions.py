@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.formats import INTEGERS
 from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of, traced
 from treadle.language.conditions import Comparison, Condition, Joined, always
 from treadle.language.graph import computing_format, constant, is_number, plain
@@ -151,7 +152,7 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
         raise TreadleError("the condition of keep is a text about positions, as in keep(S, 'x <= q')")
     _check_arrays(f"condition '{condition}'", given)
     for name, each in inputs.items():
-        if each.format != "i32":
+        if each.format not in INTEGERS:
             raise TreadleError(f"condition '{condition}': '{name}' has elements {each.format}: write {name}.to('i32')")
     graph = graph_of("keep", [array, *given.values()])
     named = {name: each.value for name, each in inputs.items()}
