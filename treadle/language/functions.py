@@ -151,10 +151,10 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     if not isinstance(text, str):
         raise TreadleError("the condition of keep is a text about positions, as in keep(S, 'x <= q')")
     _check_arrays(f"condition '{condition}'", given)
+    graph = graph_of("keep", [array, *given.values()])
     for name, each in inputs.items():
         if each.format not in INTEGERS:
             raise TreadleError(f"condition '{condition}': '{name}' has elements {each.format}: write {name}.to('i32')")
-    graph = graph_of("keep", [array, *given.values()])
     named = {name: each.value for name, each in inputs.items()}
     placed = at_axes(condition, named, array.axes)
     reads = {new: graph.read(named[at.name], at.places, at.axes, padded=True) for new, at in placed.reads.items()}
