@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from io import StringIO
 from typing import IO
 
@@ -123,7 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _advice(message: str) -> str:
     if not message.startswith("Unrecognized passes"):
         return ""
-    return ": 'treadle passes' lists those of treadle, 'treadle-opt --help' the others"
+    named: list[str] = re.findall(r"'([^']+)'", message)
+    close = [near for name in named for near in get_close_matches(name, PASSES, n=1)]
+    meant = f" did you mean '{close[0]}'?" if close else ""
+    return f":{meant} 'treadle passes' lists those of treadle, 'treadle-opt --help' the others"
 
 
 def _refuse(error: TreadleError) -> int:

@@ -85,6 +85,12 @@ def test_what_is_refused(arguments: list[str], message: str, capsys: pytest.Capt
     assert message in capsys.readouterr().err
 
 
+def test_only_the_suite_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench"])
+    assert "required: SUITE\n" in capsys.readouterr().err
+
+
 def test_predictions_rest_on_what_was_measured():
     device = MadeUp(100.0)
     rates, *rows = compare([EXAMPLES / "softmax.mlir"], A100, device)

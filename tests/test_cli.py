@@ -569,7 +569,8 @@ def test_treadle_opt_locates_and_refuses() -> None:
     done = process(*opt, "--print-debuginfo")
     assert 'loc("p.mlir":5:3)' in done.stdout
     for arguments, message in [
-        (("-p", "fuson"), "Unrecognized passes: ['fuson']: 'treadle passes' lists"),
+        (("-p", "fuson"), "Unrecognized passes: ['fuson']: did you mean 'fusion'? 'treadle passes' lists"),
+        (("-p", "nothing-like-it"), "Unrecognized passes: ['nothing-like-it']: 'treadle passes' lists"),
         (("-o", "-"), "cannot write -: this goes to a file only"),
         (("-p", "fusion{"), "pass pipeline"),
         (("-p", 'diagram-set-sizes{sizes="z=1"}', "-o", "out.mlir"), "pass 'diagram-set-sizes': 'func.func' @product"),

@@ -615,10 +615,26 @@ def test_what_divides_all_factors_is_divided_out() -> None:
         ),
         ("x % -4 == 0", "'x % -4' is divided by '-4', which is no number above zero"),
         ("x % 4.0 == 0", "'x % 4.0' is divided by '4.0', which is no number above zero"),
-        ("x / 4 <= q", "'x / 4' is no sum of positions, integer inputs and whole numbers"),
+        ("x / 4 <= q", "'x / 4' is no sum of positions, integer inputs and whole numbers: divide by '//'"),
+        ("abs(q - x) < 16", "whole numbers: compare on both sides, as in '-16 < q - x < 16'"),
+        ("q - x < 1.5", "'1.5' is no sum of positions, integer inputs and whole numbers"),
         ("x // 0 <= q", "'x // 0' is divided by '0'"),
     ],
 )
 def test_what_no_comparison_of_positions_says_is_refused(text: str, message: str) -> None:
     with pytest.raises(VerifyException, match=re.escape(message)):
+        read_condition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("(x <= q) & (q < 9)", "join comparisons by 'and' and 'or'"),
+        ("(x <= q) | (q < 9)", "join comparisons by 'and' and 'or'"),
+        ("x <= q & q < 9", "join comparisons by 'and' and 'or'"),
+        ("~(x <= q)", "negate a comparison by 'not'"),
+    ],
+)
+def test_operators_of_arrays_are_told_what_conditions_have(text: str, advice: str) -> None:
+    with pytest.raises(VerifyException, match=advice):
         read_condition(text)

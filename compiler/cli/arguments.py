@@ -267,7 +267,7 @@ def _add_bench(commands: _Commands) -> None:
     parser.add_argument(
         "suite", choices=("predict",), metavar="SUITE", help="predict: times and bytes, kernel by kernel"
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="programs (default: some of the examples)")
+    parser.add_argument("files", nargs="*", default=[], metavar="FILE", help="programs (default: some of the examples)")
     parser.add_argument("--machine", metavar="NAME|FILE", help="the machine that this GPU is (default: by its name)")
     parser.add_argument("-o", "--output", metavar="OUT.json", help="where to write (default: benchmarks/results)")
     parser.add_argument(

@@ -179,8 +179,8 @@ def _condition(node: ast.expr, negated: bool) -> Condition:
             parts = tuple(_comparison(one, op, other, negated) for one, op, other in pairs)
             return parts[0] if len(parts) == 1 else Either(parts) if negated else Both(parts)
         case _:
-            said = ast.unparse(node)
-            raise Unreadable(f"'{said}' is no comparison: compare with <, <=, >, >=, == or !=, as in 'x <= q'")
+            instead = _instead(node) or "compare with <, <=, >, >=, == or !=, as in 'x <= q'"
+            raise Unreadable(f"'{ast.unparse(node)}' is no comparison: {instead}")
 
 
 def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Condition:
@@ -286,7 +286,23 @@ def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
         ):
             return remainder(name, divisor)
         case _:
-            raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
+            instead = f": {said}" if (said := _instead(node)) else ""
+            raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers{instead}")
+
+
+def _instead(node: ast.expr) -> str | None:
+    """What a condition has in place of an operation of arrays or numbers."""
+    match node:
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
+            return "join comparisons by 'and' and 'or'"
+        case ast.UnaryOp(op=ast.Invert()):
+            return "negate a comparison by 'not'"
+        case ast.BinOp(op=ast.Div()):
+            return "divide by '//', which rounds down"
+        case ast.Call(func=ast.Name(id="abs")):
+            return "compare on both sides, as in '-16 < q - x < 16'"
+        case _:
+            return None
 
 
 def _divisor(node: ast.expr, division: ast.expr) -> int:
