@@ -64,8 +64,7 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
     is no number, whether or not something is made; CacheUnavailable for a folder that is full.
     """
     allowed = limit()
-    if _is_whole(path):
-        mark_used(path)
+    if is_kept(path):
         return path
     try:
         made = _make_whole(path, make)
@@ -79,6 +78,14 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
     mark_used(path)
     _keep_within(allowed, made)
     return path
+
+
+def is_kept(path: Path) -> bool:
+    """Whether a file is there, and whole, which counts as a use of it."""
+    if not _is_whole(path):
+        return False
+    mark_used(path)
+    return True
 
 
 def _keep_within(allowed: int, made: int) -> None:

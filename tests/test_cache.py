@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from commands import program, refused
 
+import treadle
 from treadle.compiler import main as cli
 from treadle.runtime import nvcc
 from treadle.runtime.cache import (
@@ -24,6 +25,8 @@ from treadle.runtime.cache import (
     entries,
     shrink,
 )
+from treadle.store import keep_estimate, kept_estimate
+from treadle.texts import Estimate
 
 SMALL = ["--size", "m=3", "--size", "n=5"]
 
@@ -70,6 +73,18 @@ def test_a_damaged_kernel_is_compiled_again(capsys: pytest.CaptureFixture[str], 
         kept.write_bytes(b"")
     assert cli.main(["run", "p.mlir", "--backend", "emulator", *SMALL]) == 0
     assert capsys.readouterr().out.count("verified (emulator)") == 2
+
+
+def test_a_changed_compilation_is_made_again(ready_cache: Path) -> None:
+    """One that can still be read would be a wrong kernel, or a wrong estimate, and nobody would know."""
+    known = treadle.compile(name := program(), machine="a100")
+    (path,) = (ready_cache / "kernels").glob("*.json")
+    path.write_text(path.read_text().replace("+", "-"))
+    assert treadle.compile(name, machine="a100").cuda == known.cuda
+    keep_estimate(path.stem, Estimate(1, 2.0, 3.0))
+    (path,) = (ready_cache / "estimates").glob("*.json")
+    path.write_text(path.read_text().replace("2.0", "9.0"))
+    assert kept_estimate(path.stem) is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.compiler.errors import TreadleError
-from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file, limit, mark_used
+from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file, is_kept, limit
 from treadle.texts import Estimate, Texts, from_json, to_json
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def kept(key: str) -> Texts | None:
     limit()
     try:
         path = _path(key)
-        text = path.read_text(encoding="utf-8")
-        mark_used(path)
-        return from_json(text, str(path))
+        return from_json(path.read_text(encoding="utf-8"), str(path)) if is_kept(path) else None
     except (OSError, UnicodeDecodeError, TreadleError, CacheUnavailable):
         return None
 
@@ -52,7 +50,7 @@ def keep(key: str, texts: Texts) -> None:
     """Write a compilation down. A cache that cannot be written is no error: there is none, then."""
     try:
         path = _path(key)
-        path.unlink(missing_ok=True)  # whatever stands there could not be read
+        path.unlink(missing_ok=True)  # whatever stands there is whole, but could not be read
         cached_file(path, lambda target: _write(target, to_json(texts)))
     except (OSError, CacheUnavailable):
         return
@@ -64,8 +62,9 @@ def kept_estimate(key: str) -> Estimate | None:
     limit()
     try:
         path = _path(key, "estimates")
+        if not is_kept(path):
+            return None
         kernels, time_us, device_bytes = json.loads(path.read_text(encoding="utf-8"))
-        mark_used(path)
         return Estimate(int(kernels), None if time_us is None else float(time_us), float(device_bytes))
     except (OSError, ValueError, TypeError, CacheUnavailable):
         return None
