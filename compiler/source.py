@@ -303,8 +303,8 @@ def _check_order(operation: Operation, defined: set[SSAValue]) -> None:
                 defined |= set(inner.results)
 
 
-def only_function(module: ModuleOp, file: str) -> FuncOp:
-    """The program of a file: it holds one function with a body, which is what a command is about."""
+def only_function(module: ModuleOp, file: str | None = None) -> FuncOp:
+    """The program of a file: it holds one function with a body, private or not, which is what is compiled and run."""
     functions = [op for op in module.walk() if isinstance(op, FuncOp) and op.body.blocks and op.body.block.ops]
     if len(functions) == 1:
         return functions[0]

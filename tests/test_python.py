@@ -153,6 +153,19 @@ def test_names_that_do_not_fit(product: treadle.Kernel) -> None:
         product(A, B, backend="tpu")
 
 
+TWO = """!x = tensor<?xf32, #diagram.array<[i]>>
+func.func {}@f(%X: !x) -> !x {{
+  %Y = diagram.map (%a = %X : !x) -> !x {{
+    %b = arith.mulf %a, %a : f32
+    diagram.yield %b : f32
+  }}
+  func.return %Y : !x
+}}
+func.func {}@g(%X: !x) -> !x {{
+  func.return %X : !x
+}}"""
+
+
 @pytest.mark.parametrize(
     ("program", "options", "message"),
     [
@@ -163,6 +176,10 @@ def test_names_that_do_not_fit(product: treadle.Kernel) -> None:
         (EXAMPLES / "attention.mlir", {"sizes": {"d": 32}}, "or give it no size"),
         (MATMUL, {"machine": "abacus"}, "abacus"),
         (MATMUL, {"arch": "sm_1"}, "sm_1"),
+        (TWO.format("", ""), {}, r"there are 2 functions \(@f, @g\): keep one in a file"),
+        (TWO.format("private ", ""), {}, r"there are 2 functions \(@f, @g\)"),  # @g would run what @f says
+        (TWO.format("private ", "private "), {}, r"there are 2 functions \(@f, @g\)"),
+        ("builtin.module {\n}", {}, "there is no func.func with a body"),
     ],
 )
 def test_what_cannot_be_compiled(program: str | Path, options: dict[str, object], message: str) -> None:

@@ -65,9 +65,9 @@ def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
 def checked(module: ModuleOp, options: Options) -> FuncOp:
     """The function of a program, whose axes and sizes are as they may be (Refusal, TreadleError)."""
     from treadle.compiler.sizes import check_axes, check_defaults, check_sizes
-    from treadle.runtime.interpreter import entry_function
+    from treadle.compiler.source import only_function
 
-    function = entry_function(module)
+    function = only_function(module)
     check_axes(function)
     check_defaults(function)
     check_sizes(function, options.sizes)
