@@ -7,6 +7,7 @@ python benchmarks/choice.py [--runs N] [--lengths default|large|both] [EXAMPLE .
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,6 +74,7 @@ def at(lengths: str, sketch: Sketch, defaults: Mapping[str, int]) -> dict[str, i
 
 def milliseconds(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], runs: int) -> list[float]:
     spent: list[float] = []
+    gc.collect()  # of what earlier rows left
     for _ in range(runs):
         start = process_time()
         choose(sketch, machine, sizes, {})

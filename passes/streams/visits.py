@@ -7,8 +7,9 @@ ends of a range a table may leave out any pieces (`streams.selections`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -60,45 +61,71 @@ class _Where:
 def visits_of(plan: StreamPlan, stream: int, pieces: Mapping[str, int]) -> Visits:
     """The visits of one stream of a kernel whose axes are cut into these pieces. What an earlier stream has finished
     limits it as inputs do: the first and the last position of a sequence, say, as a minimum and a maximum."""
+    return StreamTests(plan, stream).visits(pieces)
 
-    def knows(value: SSAValue) -> bool:
-        return not is_array(value.type) or (not plan.is_piece(value) and plan.stage_of(value) < stream)
 
-    def searches(value: SSAValue) -> bool:
+@dataclass(frozen=True)
+class StreamTests:
+    """What one stream of a kernel tests, read once; then its visits for any pieces, quickly."""
+
+    plan: StreamPlan
+    stream: int
+    _known: dict[tuple[frozenset[str], tuple[Condition, ...]], tuple[_Where, ...]] = field(
+        default_factory=dict[tuple[frozenset[str], tuple[Condition, ...]], "tuple[_Where, ...]"], compare=False
+    )
+
+    def visits(self, pieces: Mapping[str, int]) -> Visits:
+        """As `visits_of`."""
+
+        def fits(range: Range | None) -> bool:
+            return range is not None and may_hold_a_piece(range, pieces[self.plan.axis], pieces)
+
+        told = selection_of(self.plan.axis, pieces, [[op.holds for op in each] for each in self._deciding])
+        selection = told if isinstance(told, Selection) else None
+        reason = told if isinstance(told, str) else ""
+        found = self._found(pieces, selection)
+        assumed = [each for each in found if fits(each.every)]
+        every = intersection([each.every for each in assumed if each.every is not None])
+        some = _needed(self._deciding, found)
+        if not assumed or not fits(every):
+            return Visits(some, selection=selection, unselected=reason)
+        return Visits(some, every, frozenset(each.op for each in assumed), selection, reason)
+
+    @cached_property
+    def _tests(self) -> list[WhereOp]:
+        return [op for op in self.plan.step_of(self.stream) if isinstance(op, WhereOp)]
+
+    @cached_property
+    def _deciding(self) -> list[list[WhereOp]]:
+        """For each state of the stream, the conditions on its elements; of none where the stream saves its pieces."""
+        if self.plan.saved_in_step(self.stream):
+            return []
+        reductions = [state.owner for state in self.plan.states_in(self.stream)]
+        absent = [absences_of(operands_of(each)) for each in reductions if isinstance(each, ContractOp | ReduceOp)]
+        return [[op for op in self._tests if op in absences] for absences in absent]
+
+    def _found(self, pieces: Mapping[str, int], selection: Selection | None) -> Sequence[_Where]:
+        """Where each condition holds: of the pieces this asks only along which axes a group holds one position."""
+        single = frozenset(axis for axis, size in pieces.items() if size == 1)
+        certain = () if selection is None else selection.certain
+        if (found := self._known.get((single, certain))) is None:
+            known = Knowledge(self.plan.axis, self._knows, lambda value: self._searches(value, single))
+            found = self._known[single, certain] = tuple(
+                _Where(op, some_of(op.holds, known), every_of(_left_to_test(op, certain), known)) for op in self._tests
+            )
+        return found
+
+    def _knows(self, value: SSAValue) -> bool:
+        return not is_array(value.type) or (not self.plan.is_piece(value) and self.plan.stage_of(value) < self.stream)
+
+    def _searches(self, value: SSAValue, single: Container[str]) -> bool:
         """An argument along the streamed axis of which a group holds one row."""
-        others = [axis for axis in axes_of(value.type) if axis != plan.axis]
-        return isinstance(value, BlockArgument) and plan.is_piece(value) and all(pieces.get(a) == 1 for a in others)
-
-    def fits(range: Range | None) -> bool:
-        return range is not None and may_hold_a_piece(range, pieces[plan.axis], pieces)
-
-    known = Knowledge(plan.axis, knows, searches)
-    tests = [op for op in plan.step_of(stream) if isinstance(op, WhereOp)]
-    deciding = [] if plan.saved_in_step(stream) else list(_deciding(plan, stream, tests))
-    told = selection_of(plan.axis, pieces, [[op.holds for op in each] for each in deciding])
-    selection = told if isinstance(told, Selection) else None
-    reason = told if isinstance(told, str) else ""
-    found = [_Where(op, some_of(op.holds, known), every_of(_left_to_test(op, selection), known)) for op in tests]
-    assumed = [each for each in found if fits(each.every)]
-    every = intersection([each.every for each in assumed if each.every is not None])
-    some = _needed(deciding, found)
-    if not assumed or not fits(every):
-        return Visits(some, selection=selection, unselected=reason)
-    return Visits(some, every, frozenset(each.op for each in assumed), selection, reason)
+        others = [axis for axis in axes_of(value.type) if axis != self.plan.axis]
+        return isinstance(value, BlockArgument) and self.plan.is_piece(value) and all(axis in single for axis in others)
 
 
-def _deciding(plan: StreamPlan, stream: int, tests: Sequence[WhereOp]) -> Iterator[Sequence[WhereOp]]:
-    """For each state of a stream, the conditions on its elements."""
-    for state in plan.states_in(stream):
-        reduction = state.owner
-        assert isinstance(reduction, ContractOp | ReduceOp)
-        absences = absences_of(operands_of(reduction))
-        yield [op for op in tests if op in absences]
-
-
-def _left_to_test(op: WhereOp, selection: Selection | None) -> Condition:
-    """What does not hold throughout each piece that is selected."""
-    certain = () if selection is None else selection.certain
+def _left_to_test(op: WhereOp, certain: Sequence[Condition]) -> Condition:
+    """What does not hold throughout each piece that is selected, in which what is certain does."""
     return Both(tuple(part for part in parts_of(op.holds) if part not in certain)) if certain else op.holds
 
 

@@ -172,10 +172,12 @@ def stages_on(plan: Plan, machine: Machine) -> Amount:
         return 1
     room = machine.limits.shared_per_block
     alone = choice(shared_bytes(plan, STAGES) <= room, STAGES, 1)
+    if not is_any(grouped := are_of_warpgroups(plan, machine)):
+        return alone
     of_roles = 1
     for stages in sorted(RING_STAGES):
         of_roles = choice(shared_bytes(plan, stages, True) + ring_bytes(plan, stages) <= room, stages, of_roles)
-    return choice(are_of_warpgroups(plan, machine), of_roles, alone)
+    return choice(grouped, of_roles, alone)
 
 
 def comes_in_turn(plan: Plan, machine: Machine) -> Amount:

@@ -6,8 +6,8 @@ but for limits that only data gives, which count as no limit. What is said is th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil, prod
 from typing import TypeAlias
 
@@ -50,6 +50,9 @@ class Shares:
     """Of pieces that are tested, and of pieces that are not: how many of them have a turn."""
     of: int = 0
     """How many groups there are, where those that are asked stand for others, too."""
+    _positions: dict[tuple[tuple[str, ...], str], int] = field(
+        default_factory=dict[tuple[tuple[str, ...], str], int], compare=False, repr=False
+    )
 
     @property
     def count(self) -> int:
@@ -60,14 +63,23 @@ class Shares:
         asked = int(np.broadcast_to(amount, self.groups).sum())
         return asked * self.of // prod(self.groups) if self.of else asked
 
-    @property
+    @cached_property
     def mean_steps(self) -> float:
         return self.in_all(self.steps) / max(self.count, 1)
 
-    @property
+    @cached_property
     def mean_loops(self) -> float:
         """That follow another."""
         return self.in_all(most(self.loops - 1, 0)) / max(self.count, 1)
+
+    def positions(self, axes: tuple[str, ...], part: str) -> int:
+        """As `Fed.positions`."""
+        told = tuple(axis for axis in self.lengths if axis in axes)
+        if (found := self._positions.get((told, part))) is None:
+            fed = {"all": self.fed, "whole": self.fed - self.border, "border": self.border}[part]
+            found = self.in_all(prod((self.lengths[axis] for axis in told), start=fed))
+            self._positions[told, part] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -84,10 +96,19 @@ class Fed:
     """Whether an input limits it too, so that less may be fed than is said here."""
     extents: frozenset[str] = frozenset()
     """The axes on whose sizes the limits depend."""
+    _shares: dict[tuple[int, ...], Shares] = field(
+        default_factory=dict[tuple[int, ...], Shares], compare=False, repr=False
+    )
 
     def shares(self, sizes: Mapping[str, int]) -> Shares:
-        axes = {self.stream.axis, *(pieces.axis for pieces in self.around), *self.extents}
-        return _shares(self, tuple((axis, sizes[axis]) for axis in sorted(axes)))
+        told = tuple(sizes[axis] for axis in self._axes)
+        if (found := self._shares.get(told)) is None:
+            found = self._shares[told] = _shares(self, dict(zip(self._axes, told, strict=True)))
+        return found
+
+    @cached_property
+    def _axes(self) -> list[str]:
+        return sorted({self.stream.axis, *(pieces.axis for pieces in self.around), *self.extents})
 
     def part(self, sizes: Mapping[str, int], asked: int) -> tuple[float, float]:
         """About how much of its pieces the stream is fed, on average and where it is fed most: so many of the groups
@@ -99,21 +120,17 @@ class Fed:
     def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int:
         """The elements that an array with these axes has in the pieces of a part of the stream, added up over the
         groups that the limits tell apart: `all`, `whole` or `border`."""
-        shares = self.shares(sizes)
-        fed = {"all": shares.fed, "whole": shares.fed - shares.border, "border": shares.border}[part]
-        return shares.in_all(prod((length for axis, length in shares.lengths.items() if axis in axes), start=fed))
+        return self.shares(sizes).positions(axes, part)
 
     def __str__(self) -> str:
         return f"visited({', '.join(str(pieces) for pieces in (self.stream, *self.around))})"
 
 
-@lru_cache(maxsize=256)
-def _shares(fed: Fed, sizes: tuple[tuple[str, int], ...]) -> Shares:
-    known = dict(sizes)
-    counts = [pieces.count(known) for pieces in fed.around]
+def _shares(fed: Fed, sizes: Mapping[str, int]) -> Shares:
+    counts = [pieces.count(sizes) for pieces in fed.around]
     if prod(counts) <= MOST_ASKED:
-        return _asked(fed, known, [1] * len(counts))
-    return replace(_asked(fed, known, _spread(counts)), of=prod(counts))
+        return _asked(fed, sizes, [1] * len(counts))
+    return replace(_asked(fed, sizes, _spread(counts)), of=prod(counts))
 
 
 def _spread(counts: Sequence[int]) -> list[int]:

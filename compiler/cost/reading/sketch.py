@@ -49,7 +49,7 @@ from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes.streams.stages import StreamPlan
-from treadle.passes.streams.visits import Visits, visits_of
+from treadle.passes.streams.visits import StreamTests, Visits
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,12 @@ class Sketch:
         """The pieces that conditions leave to each stream."""
         if self.conditional is None:
             return [Visits()] * self.streams
-        return [visits_of(self.conditional, stream, tiles) for stream in self.conditional.streams]
+        return [each.visits(tiles) for each in self._stream_tests]
+
+    @cached_property
+    def _stream_tests(self) -> list[StreamTests]:
+        plan = self.conditional
+        return [] if plan is None else [StreamTests(plan, stream) for stream in plan.streams]
 
     def _fed(
         self, visits: Sequence[Visits], tiles: Mapping[str, Amount], groups: tuple[Pieces, ...]
