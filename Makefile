@@ -10,7 +10,7 @@
 #                  PYCUDA=pycuda-....whl installs that one (benchmarks/pycuda_wheel.sh makes it), else PyCUDA is built;
 #                  TRITON_ATTENTION=06-fused-attention.py is the attention of Triton's tutorials, which no package holds
 #   make gallery   docs/gallery: every example with its diagram, derivation, costs and kernel; and the pictures of docs
-#   make reference docs/reference: dialects and passes, from their docstrings
+#   make reference docs/reference: dialects, passes and the Python interface, from their docstrings
 #   make format    put the format right
 #   make clean     remove what was made here
 #
@@ -53,7 +53,7 @@ gpu: $(VENV)/.test $(VENV)/.demo
 gallery: $(VENV)/.demo
 	@$(BIN)/python docs/make_gallery.py
 
-reference: $(VENV)/.demo
+reference: $(VENV)/.test
 	@$(BIN)/python docs/make_reference.py
 
 lint: $(VENV)/.test

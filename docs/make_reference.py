@@ -1,12 +1,16 @@
-"""Write the reference of dialects and passes from their docstrings: `make reference` (`python docs/make_reference.py`).
+"""Write the reference of dialects, passes and the Python interface from their docstrings: `make reference`
+(`python docs/make_reference.py`).
 
 Nothing in docs/reference is written by hand; a test says when it is no longer what this makes."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
 from inspect import getdoc, getmodule
 from pathlib import Path
 from typing import Any
@@ -33,7 +37,7 @@ MADE = "<!-- Made by `make reference` from docstrings: change those. -->\n"
 def pages() -> dict[str, str]:
     """The text of each page by the name of its file."""
     made = {f"{name}.md": dialect_page(loader(path)(), path) for name, path in DIALECTS.items()}
-    return {"passes.md": passes_page(), **made}
+    return {"passes.md": passes_page(), "python.md": python_page(), **made}
 
 
 # -- passes ------------------------------------------------------------------------------------------
@@ -116,17 +120,96 @@ def _attribute(attribute: type[Attribute]) -> str:
     return f"## `{sign}{attribute.name}`\n\n{_doc(attribute)}\n"
 
 
+# -- Python ------------------------------------------------------------------------------------------
+
+MODULES = ("treadle", "treadle.language", "treadle.torch")
+"""What users import."""
+
+
+def python_page() -> str:
+    parts = [
+        "# Python\n",
+        "What `treadle` offers to Python; [Getting started](../start.md) shows how it is used.\n",
+    ]
+    shown: dict[Any, str] = {}
+    for name in MODULES:
+        module = import_module(name)
+        parts += [f"# `{name}`\n", f"{_marked(_text(module), 'python')}\n"]
+        offered = {each: getattr(module, each) for each in module.__all__ if not each.startswith("_")}
+        for own, each in sorted(offered.items(), key=lambda named: _place(named[1])):
+            if each in shown:
+                parts += [f"## `{name}.{own}`\n", f"The same as `{shown[each]}`.\n"]
+            else:
+                shown[each] = f"{name}.{own}"
+                parts += _offered(shown[each], each)
+    return MADE + "\n".join(parts)
+
+
+def _offered(name: str, each: Any) -> Iterator[str]:
+    """A class with its members, or a function with its signature."""
+    yield f"## `{name}`\n"
+    if not inspect.isclass(each):
+        yield f"```python\n{each.__name__}{_plain(each)}\n```\n"
+    yield f"{_marked(_text(each), 'python')}\n"
+    if inspect.isclass(each) and (members := list(_members(each))):
+        yield "".join(members)
+
+
+def _place(each: Any) -> tuple[bool, str, int]:
+    """Classes before functions, each in the order of their source."""
+    return not inspect.isclass(each), str(each.__module__), inspect.getsourcelines(each)[1]
+
+
+def _members(cls: type) -> Iterator[str]:
+    """Fields, properties and methods that are not private, and calls."""
+    if dataclasses.is_dataclass(cls):
+        yield from (f"- `{each.name}`: `{each.type}`\n" for each in dataclasses.fields(cls) if each.name[0] != "_")
+    for name, each in vars(cls).items():
+        read = each.fget if isinstance(each, property) else each.func if isinstance(each, cached_property) else None
+        if (name[0] != "_" or name == "__call__") and (read is not None or inspect.isfunction(each)):
+            called = "" if name == "__call__" else name
+            head = f"`{name}`" if read is not None else f"`{called}{_plain(each, without_self=True)}`"
+            yield f"- {head}: {_indented(_marked(_text(read or each), 'python'))}\n"
+
+
+class _Said(str):
+    """An annotation as it stands in the source."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _plain(function: Callable[..., Any], without_self: bool = False) -> str:
+    given = inspect.signature(function)
+    parameters = list(given.parameters.values())[1 if without_self else 0 :]
+    said = [each.replace(annotation=_Said(each.annotation)) for each in parameters if each.annotation is not each.empty]
+    assert len(said) == len(parameters), f"{function.__qualname__}: a parameter has no annotation"
+    return str(given.replace(parameters=said, return_annotation=_Said(given.return_annotation)))
+
+
+# -- docstrings --------------------------------------------------------------------------------------
+
+
 def _doc(cls: type) -> str:
-    """The docstring."""
-    text = getdoc(cls)
-    assert text, f"{cls.__name__} of {getmodule(cls)} has no docstring"
-    return _marked(text)
+    """The docstring of what is of IR."""
+    return _marked(_text(cls))
 
 
-def _marked(text: str) -> str:
-    """The text, whose blocks of IR get the language of MLIR."""
+def _text(each: Any) -> str:
+    text = getdoc(each)
+    assert text, f"{each.__name__} of {getmodule(each)} has no docstring"
+    return text
+
+
+def _indented(text: str) -> str:
+    """As part of a list."""
+    return text.replace("\n", "\n  ").replace("\n  \n", "\n\n")
+
+
+def _marked(text: str, language: str = "mlir") -> str:
+    """The text, whose blocks get their language."""
     opened = iter(range(text.count("```")))
-    return re.sub(r"^```$", lambda match: "```mlir" if next(opened) % 2 == 0 else "```", text, flags=re.M)
+    return re.sub(r"^```$", lambda match: f"```{language}" if next(opened) % 2 == 0 else "```", text, flags=re.M)
 
 
 def main() -> None:

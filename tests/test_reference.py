@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
+    pytest.importorskip("torch")  # one of the pages is about treadle.torch, too
     spec = spec_from_file_location("make_reference", DOCS / "make_reference.py")
     assert spec
     assert spec.loader
@@ -41,6 +43,13 @@ def test_all_that_is_registered_is_described(reference: ModuleType) -> None:
         dialect = loader(path)()
         wanted = [each.name for each in (*dialect.operations, *dialect.attributes)]
         assert sorted(heads[f"{name}.md"]) == sorted(wanted)
+
+
+def test_all_that_python_may_import_is_described(reference: ModuleType) -> None:
+    heads = re.findall(r"^## `(.+)`$", reference.pages()["python.md"], re.M)
+    offered = {name: import_module(name).__all__ for name in ("treadle", "treadle.language", "treadle.torch")}
+    wanted = [f"{module}.{name}" for module, names in offered.items() for name in names if name != "__version__"]
+    assert sorted(heads) == sorted(wanted)
 
 
 def test_the_pages_are_well_made(reference: ModuleType) -> None:

@@ -2,7 +2,7 @@
 
 ```
 attention = treadle.compile("examples/attention.mlir")
-O = attention.run(Q, K, V)          # numpy arrays or torch tensors
+O = attention.run(Q, K, V)  # numpy arrays or torch tensors
 print(attention.cuda)
 ```
 

@@ -83,10 +83,12 @@ class Kernel:
 
     @property
     def machine(self) -> str:
+        """The name of the machine that it was optimised for."""
         return self._texts.machine
 
     @property
     def arch(self) -> str:
+        """The architecture that its code is for, as `sm_90a`."""
         return self._texts.arch
 
     @property
@@ -116,6 +118,7 @@ class Kernel:
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
+        """What a call is given, in order."""
         from treadle.runtime.inputs import argument_name
 
         function = self._function
@@ -124,6 +127,7 @@ class Kernel:
 
     @cached_property
     def results(self) -> tuple[Argument, ...]:
+        """What a call gives, in order."""
         from treadle.runtime.inputs import output_names
 
         function = self._function

@@ -34,10 +34,12 @@ class Array:
 
     @property
     def axes(self) -> tuple[str, ...]:
+        """Their names, in the order in which the array has them."""
         return axes_of(self.value.type)
 
     @property
     def format(self) -> str:
+        """Of its elements: `f16`, `f32`, `i32` .."""
         return str(format_of(self.value.type))
 
     def size(self, axis: str) -> int:
@@ -170,15 +172,19 @@ class Array:
     # -- reductions ------------------------------------------------------------------------------
 
     def sum(self, over: str | Iterable[str]) -> Array:
+        """As `treadle.language.sum`."""
         return self._reduced("add", over)
 
     def max(self, over: str | Iterable[str]) -> Array:
+        """As `treadle.language.max`."""
         return self._reduced("max", over)
 
     def min(self, over: str | Iterable[str]) -> Array:
+        """As `treadle.language.min`."""
         return self._reduced("min", over)
 
     def prod(self, over: str | Iterable[str]) -> Array:
+        """As `treadle.language.prod`."""
         return self._reduced("mul", over)
 
     def mean(self, over: str | Iterable[str]) -> Array:

@@ -53,6 +53,7 @@ def softmax(array: Array, over: str | Iterable[str]) -> Array:
 
 
 def sum(array: Array, over: str | Iterable[str]) -> Array:
+    """The sum over the axes, in f32; of integers, what 32 bits hold of it. 0 of nothing."""
     return traced("sum", array).sum(over)
 
 
@@ -62,10 +63,12 @@ def cumsum(array: Array, over: str) -> Array:
 
 
 def max(array: Array, over: str | Iterable[str]) -> Array:
+    """The largest along the axes; NaN if there is one, and -inf (of integers the smallest) of nothing."""
     return traced("max", array).max(over)
 
 
 def min(array: Array, over: str | Iterable[str]) -> Array:
+    """The smallest along the axes; NaN if there is one, and inf (of integers the largest) of nothing."""
     return traced("min", array).min(over)
 
 
@@ -126,7 +129,8 @@ def _first(name: str, array: Array, extreme: Array, over: str) -> Array:
 
 
 def index(axis: str, of: Array) -> Array:
-    """Positions along an axis of a traced array, in i32: `where(index("x", S) <= index("q", S), S, -inf)` is causal.
+    """Positions along an axis of a traced array, in i32: `S - slope * (index("q", S) - index("x", S))` has a bias that
+    grows with the distance. (A mask of positions is better said by `keep`: what that leaves out is not computed.)
 
     TreadleError for an axis that the traced function does not have."""
     given: Any = (axis, of)
@@ -187,10 +191,12 @@ def _check_arrays(where: str, given: dict[str, Any]) -> None:
 
 
 def maximum(left: Any, right: Any) -> Array:
+    """The larger of two, element by element; NaN if one is."""
     return combine("maximum", arith.MaximumfOp, arith.MaxSIOp, left, right)
 
 
 def minimum(left: Any, right: Any) -> Array:
+    """The smaller of two, element by element; NaN if one is."""
     return combine("minimum", arith.MinimumfOp, arith.MinSIOp, left, right)
 
 
@@ -260,22 +266,27 @@ def abs(array: Array) -> Array:
 
 
 def exp(array: Array) -> Array:
+    """e to the power of each element."""
     return elementwise(math.ExpOp, array)
 
 
 def exp2(array: Array) -> Array:
+    """2 to the power of each element."""
     return elementwise(math.Exp2Op, array)
 
 
 def log(array: Array) -> Array:
+    """The natural logarithm: -inf of 0, NaN of what is below."""
     return elementwise(math.LogOp, array)
 
 
 def log2(array: Array) -> Array:
+    """The logarithm to the base 2, as `log`."""
     return elementwise(math.Log2Op, array)
 
 
 def log10(array: Array) -> Array:
+    """The logarithm to the base 10, as `log`."""
     return elementwise(math.Log10Op, array)
 
 
@@ -290,38 +301,47 @@ def expm1(array: Array) -> Array:
 
 
 def sqrt(array: Array) -> Array:
+    """The square root, NaN of what is below 0."""
     return elementwise(math.SqrtOp, array)
 
 
 def rsqrt(array: Array) -> Array:
+    """1 / sqrt(a): inf of 0, NaN of what is below."""
     return elementwise(math.RsqrtOp, array)
 
 
 def tanh(array: Array) -> Array:
+    """The hyperbolic tangent. Where it is a soft cap on scores it takes fewer instructions."""
     return elementwise(math.TanhOp, array)
 
 
 def sin(array: Array) -> Array:
+    """The sine of an angle in radians."""
     return elementwise(math.SinOp, array)
 
 
 def cos(array: Array) -> Array:
+    """The cosine of an angle in radians."""
     return elementwise(math.CosOp, array)
 
 
 def tan(array: Array) -> Array:
+    """The tangent of an angle in radians."""
     return elementwise(math.TanOp, array)
 
 
 def asin(array: Array) -> Array:
+    """The angle in radians, from -pi/2 to pi/2, of which it is the sine; NaN outside of -1 to 1."""
     return elementwise(math.AsinOp, array)
 
 
 def acos(array: Array) -> Array:
+    """The angle in radians, from 0 to pi, of which it is the cosine; NaN outside of -1 to 1."""
     return elementwise(math.AcosOp, array)
 
 
 def atan(array: Array) -> Array:
+    """The angle in radians, from -pi/2 to pi/2, of which it is the tangent."""
     return elementwise(math.AtanOp, array)
 
 
@@ -331,30 +351,37 @@ def atan2(left: Any, right: Any) -> Array:
 
 
 def sinh(array: Array) -> Array:
+    """The hyperbolic sine."""
     return elementwise(math.SinhOp, array)
 
 
 def cosh(array: Array) -> Array:
+    """The hyperbolic cosine."""
     return elementwise(math.CoshOp, array)
 
 
 def asinh(array: Array) -> Array:
+    """The inverse of `sinh`."""
     return elementwise(math.AsinhOp, array)
 
 
 def acosh(array: Array) -> Array:
+    """The inverse of `cosh`; NaN below 1."""
     return elementwise(math.AcoshOp, array)
 
 
 def atanh(array: Array) -> Array:
+    """The inverse of `tanh`; NaN outside of -1 to 1."""
     return elementwise(math.AtanhOp, array)
 
 
 def floor(array: Array) -> Array:
+    """The largest whole number that is not above."""
     return elementwise(math.FloorOp, array)
 
 
 def ceil(array: Array) -> Array:
+    """The smallest whole number that is not below."""
     return elementwise(math.CeilOp, array)
 
 
@@ -374,18 +401,22 @@ def copysign(left: Any, right: Any) -> Array:
 
 
 def erf(array: Array) -> Array:
+    """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0."""
     return elementwise(math.ErfOp, array)
 
 
 def relu(array: Array) -> Array:
+    """The larger of a and 0; NaN of NaN."""
     return maximum(array, 0)
 
 
 def sigmoid(array: Array) -> Array:
+    """1 / (1 + exp(-a))."""
     return 1.0 / (1.0 + exp(-array))
 
 
 def silu(array: Array) -> Array:
+    """a / (1 + exp(-a)), also called swish."""
     return array * sigmoid(array)
 
 

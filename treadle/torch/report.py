@@ -53,14 +53,17 @@ class Report:
 
     @property
     def taken(self) -> list[Taken]:
+        """What became kernels, of all graphs."""
         return [each for graph in self.graphs for each in graph.taken]
 
     @property
     def left(self) -> list[Left]:
+        """What stays with PyTorch, and why, of all graphs."""
         return [each for graph in self.graphs for each in graph.left]
 
     @property
     def anew(self) -> list[Left]:
+        """Of what was taken, what is compiled anew for each size that comes, of all graphs."""
         return [each for graph in self.graphs for each in graph.anew]
 
     def __str__(self) -> str:
