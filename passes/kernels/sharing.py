@@ -10,8 +10,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.cost.kernel.work import labours_of
-from treadle.compiler.cost.timing.time import SUB_PARTITIONS
-from treadle.compiler.machines.machine import WARP, Machine
+from treadle.compiler.machines.machine import SUB_PARTITIONS, WARP, Machine
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp
 from treadle.dialects.diagram.approximations import constant_of, is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of

@@ -15,9 +15,9 @@ from treadle.compiler.cost.kernel.issue import PRODUCT_FLOP, SHARED_BYTES
 from treadle.compiler.cost.kernel.plan import Issue, Plan
 from treadle.compiler.cost.kernel.warpgroups import are_of_warpgroups, computes_in_order, one_after_another
 from treadle.compiler.cost.timing.schedule import Stage, Timeline, schedule
-from treadle.compiler.cost.timing.time import OF_PRODUCTS, SUB_PARTITIONS
+from treadle.compiler.cost.timing.units import OF_PRODUCTS
 from treadle.compiler.machines import Machine
-from treadle.compiler.machines.machine import WARP
+from treadle.compiler.machines.machine import SUB_PARTITIONS, WARP
 
 MOST_WORKERS = 8
 """Warps on a quarter whose timeline is worked out; more change it no more."""

@@ -18,9 +18,8 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.cost.kernel.warpgroups import one_after_another
 from treadle.compiler.cost.kernel.work import Labour, axes_touched, labours_of
 from treadle.compiler.cost.timing.schedule import Stage, schedule
-from treadle.compiler.cost.timing.time import SUB_PARTITIONS
 from treadle.compiler.machines import Machine
-from treadle.compiler.machines.machine import WARP
+from treadle.compiler.machines.machine import SUB_PARTITIONS, WARP
 from treadle.dialects import cuda
 from treadle.dialects.cuda.warpgroups import multiplied
 from treadle.dialects.diagram.array import format_of, is_array, sizes_of
