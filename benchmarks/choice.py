@@ -25,8 +25,10 @@ from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import Sketch, choose, estimate, merit, sketch_of, timing
 from treadle.compiler.cost.choice.candidates import Candidates, candidates
+from treadle.compiler.counting import counted
 from treadle.compiler.machines import Machine, load_machine, machine_names
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, run_passes
+from treadle.compiler.progress import progress
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram.array import DYNAMIC
@@ -152,7 +154,13 @@ def main() -> None:
     paths = [programs.EXAMPLES / f"{name}.mlir" for name in given.examples] or sorted(programs.EXAMPLES.glob("*.mlir"))
     kinds = ("default", "large") if given.lengths == "both" else (given.lengths,)
     load = round(os.getloadavg()[0], 1)
-    rows = [row(path, machine, kind, given.runs) for path in paths for machine in machine_names() for kind in kinds]
+    with progress("choosing"):
+        rows = [
+            row(path, machine, kind, given.runs)
+            for path in counted(paths, "examples")
+            for machine in machine_names()
+            for kind in kinds
+        ]
     print(lines(rows))
     slowest = max(each.most_milliseconds for each in rows)
     furthest = max(each.ratio for each in rows)
