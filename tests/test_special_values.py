@@ -101,3 +101,27 @@ def test_a_filled_zero_keeps_its_sign(zero: float) -> None:
 }}""")
     (found,) = road.run((np.ones(40, np.float32),))
     assert (found == np.copysign(np.inf, zero)).all()
+
+
+OF_C = {"0.5": [np.inf, np.inf, 0, 0, 2], "-0.5": [0, 0, np.inf, np.inf, 0.5], "1.5": [np.inf, np.inf, 0, 0, 8]}
+
+
+@pytest.mark.parametrize("exponent", OF_C)
+def test_powers_of_infinities_and_zeros(exponent: str) -> None:
+    """Of one exponent of 0.5 for all elements numpy takes the root, which is NaN of -inf."""
+    road = compiled(f"""
+func.func @power(%X: {NARROW}) -> {NARROW} {{
+  %Y = diagram.map (%x = %X : {NARROW}) -> {NARROW} {{
+    %c = arith.constant {exponent} : f32
+    %y = math.powf %x, %c : f32
+    diagram.yield %y : f32
+  }}
+  func.return %Y : {NARROW}
+}}
+""")
+    data = np.array([-np.inf, np.inf, -0.0, 0.0, 4.0], np.float32)
+    (verdict,) = road.verdicts((data,), {"i": len(data)})
+    assert not verdict.wrong, verdict
+    (computed,) = road.run((data,))
+    np.testing.assert_array_equal(computed, OF_C[exponent])
+    assert not np.signbit(computed).any()

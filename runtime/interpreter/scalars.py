@@ -139,6 +139,14 @@ UNARY: dict[type[Operation], Unary] = {
     math.ErfOp: lambda a: np.asarray(_erf(a)).astype(np.float64),
 }
 
+
+def _power(a: AnyArray, b: AnyArray) -> AnyArray:
+    """As C and CUDA have it. Where one exponent of 0.5 serves all elements numpy takes the root, which is NaN of -inf
+    and -0 of -0."""
+    without_sign = (b == 0.5) & (np.isinf(a) | (a == 0))
+    return np.power(np.where(without_sign, np.abs(a), a), b)
+
+
 BINARY: dict[type[Operation], Binary] = {
     arith.AddiOp: lambda a, b: a + b,
     arith.SubiOp: lambda a, b: a - b,
@@ -169,8 +177,8 @@ BINARY: dict[type[Operation], Binary] = {
     arith.MaxnumfOp: np.fmax,
     arith.MinnumfOp: np.fmin,
     math.CopySignOp: np.copysign,
-    math.PowFOp: np.power,
-    math.FPowIOp: lambda a, b: np.power(a, b.astype(np.float64)),
+    math.PowFOp: _power,
+    math.FPowIOp: lambda a, b: _power(a, b.astype(np.float64)),
     math.Atan2Op: np.arctan2,
 }
 
