@@ -96,6 +96,12 @@ def test_edges() -> None:
             np.testing.assert_array_equal(found, 0.5)
     _, exponent = gradients("%y = math.powf %p, %q : f32", zeros, zeros + 2, whole)
     np.testing.assert_array_equal(exponent, 0)
+    (base, exponent), slope = (
+        gradients("%y = math.powf %p, %q : f32", zeros, np.array([0.0, 1, -1]), whole),
+        [0, 1, -np.inf],
+    )
+    np.testing.assert_array_equal(base, slope)
+    np.testing.assert_array_equal(exponent, [0, 0, -np.inf])
     base, _ = gradients("%y = math.fpowi %p, %k : f32, i32", zeros, zeros, whole)
     np.testing.assert_array_equal(base, [0, 1, 0])
     base, _ = gradients("%y = math.absf %p : f32", zeros, zeros, whole)

@@ -25,6 +25,7 @@ from treadle.passes.expressions.scalars import (
     convert,
     difference,
     inside_out,
+    is_number,
     number,
     product,
     quotient,
@@ -32,6 +33,7 @@ from treadle.passes.expressions.scalars import (
     total,
     unary,
 )
+from treadle.passes.expressions.swallowed import held_finite
 
 Unary: TypeAlias = Callable[[Expression, Expression, Expression], Expression]
 """From the adjoint of the result, the operand and the result to the adjoint of the operand."""
@@ -136,8 +138,8 @@ def _over_root(adjoint: Expression, square: Expression) -> Expression:
 UNARY: dict[type[Operation], Unary] = {
     arith.NegfOp: lambda d, x, y: _negative(d),
     math.AbsFOp: lambda d, x, y: product(d, _sign(x)),
-    math.ExpOp: lambda d, x, y: product(d, y),
-    math.Exp2Op: lambda d, x, y: product(product(d, y), number(numbers.log(2))),
+    math.ExpOp: lambda d, x, y: product(d, held_finite(y, d)),
+    math.Exp2Op: lambda d, x, y: product(product(d, held_finite(y, d)), number(numbers.log(2))),
     math.ExpM1Op: lambda d, x, y: product(d, total(y, number(1))),
     math.LogOp: lambda d, x, y: quotient(d, x),
     math.Log2Op: lambda d, x, y: quotient(d, product(x, number(numbers.log(2)))),
@@ -187,10 +189,15 @@ def _copy_sign(d: Expression, a: Expression, b: Expression, y: Expression) -> tu
 
 
 def _power(d: Expression, a: Expression, b: Expression, y: Expression) -> tuple[Expression, Expression]:
-    """Of zero to a positive power the exponent makes no difference, whatever the logarithm says."""
+    """Of the power 0 nothing is left, whatever the power -1 of the base is. Of zero to a power that is not negative the
+    exponent makes no difference, whatever the logarithm says."""
     fewer = Node(math.PowFOp, (a, difference(b, number(1))), f32)
+    slope = product(b, fewer)
+    if not isinstance(b, Constant) or is_number(b, 0):
+        slope = select(compare(b, "==", number(0)), number(0), slope)
     logarithm = select(compare(a, "==", number(0)), number(0), unary(math.LogOp, a))
-    return product(product(d, b), fewer), product(product(d, y), logarithm)
+    logarithm = select(compare(b, "<", number(0)), unary(math.LogOp, a), logarithm)
+    return product(d, slope), product(product(d, y), logarithm)
 
 
 def _whole_power(d: Expression, a: Expression, n: Expression, y: Expression) -> tuple[Expression, None]:
