@@ -195,6 +195,15 @@ def test_integers_stay_integers() -> None:
     np.testing.assert_array_equal(total, a.sum(1))
 
 
+def test_gates_of_integers_do_not_wrap_around() -> None:
+    """A cube of 2000, and a sign of the least integer, need more than 32 bits."""
+    a = np.array([0, 1, -1, 5, 2000, -2000, 2**31 - 1, -(2**31)], np.int32)
+    mine = treadle.kernel("m -> m, m, m")(lambda a: (tl.sigmoid(a), tl.silu(a), tl.gelu(a, "tanh")))
+    given = torch.from_numpy(a).double()
+    for got, want in zip(mine(a), (F.sigmoid(given), F.silu(given), F.gelu(given, approximate="tanh")), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_an_array_in_the_middle_of_an_element_is_copied() -> None:
     """numpy calls one contiguous all the same."""
     A = rows(5, 8)

@@ -214,6 +214,12 @@ def test_norms_of_complex_numbers_stay() -> None:
     assert any("linalg_vector_norm" in left.operation for left in report.left)
 
 
+@pytest.mark.parametrize("function", [torch.var, torch.std, torch.var_mean, lambda x: torch.std_mean(x, 0)])
+def test_variances_of_complex_numbers_have_both_parts(function: Callable[..., Any]) -> None:
+    x = torch.complex(heads(5, 24), heads(5, 24) * 3)
+    torch.testing.assert_close(torch.compile(function, backend=backend)(x), function(x))
+
+
 @pytest.mark.parametrize(
     "function",
     [

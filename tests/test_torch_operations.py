@@ -125,6 +125,33 @@ def test_what_is_small_keeps_its_digits(name: str) -> None:
     torch.testing.assert_close(got, (ACTIVATIONS[name](x.double()) * 2).float(), atol=0.0, rtol=1e-6)
 
 
+COMPARISONS: dict[str, Function] = {
+    "with a number": lambda x: (x <= 0.1, x >= 0.1, x < 1 / 3, x < 0.1),
+    "with the same number": lambda x: (x * 0 + 0.1).eq(0.1),
+    "with a number that bounds": lambda x: (
+        x.clamp(max=0.1) == 0.1,
+        x.clamp(min=2049) > 2049,
+        F.hardtanh(x, -0.1) < -0.1,
+    ),
+    "with one that is chosen": lambda x: torch.where(x > 1 / 3, x, 1 / 3) <= 1 / 3,
+    "with a tensor of one number": lambda x: x * 2 == torch.full((), 0.2),
+    "with integers": lambda x: (x + 1).eq(torch.arange(2048, 2060, dtype=torch.int32)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_what_is_compared_in_16_bits_is_rounded_to_them(name: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.1, 0.2, -0.1, 1 / 3, 0.0, 1.0, 2047.0, 2048.0, 2050.0, inf, nan, 1e-7]).to(dtype)
+    nothing_is_left(report_of(lambda x: [torch.where(each, x, -x) for each in several(COMPARISONS[name](x))], x))
+
+
+@pytest.mark.parametrize("function", [torch.sigmoid, torch.tanh, torch.exp, torch.asinh, torch.reciprocal])
+def test_functions_of_integers_do_not_wrap_around(function: Function) -> None:
+    x = torch.tensor([0, 1, -1, 100, -100, 2**24, 2**31 - 1, -(2**31)], dtype=torch.int32)
+    nothing_is_left(report_of(lambda x: function(x) * 2, x))
+
+
 REDUCTIONS: dict[str, Function] = {
     "max": lambda x: x.max() * 2,
     "min": lambda x: x.min() * 2,

@@ -96,6 +96,19 @@ def test_memory_that_is_read_with_another_sign() -> None:
     assert report.taken
 
 
+def test_statistics_in_another_format_than_pytorch_says() -> None:
+    """Of f16 they are in f16, where its graph has them in f32."""
+    theirs = nn.InstanceNorm2d(4, track_running_stats=True).half()
+    ours = copy.deepcopy(theirs)
+    made, report = compiled(ours)
+    x = torch.randn(2, 4, 3, 5).half()
+    with torch.no_grad():
+        same(made(x), theirs(x), 2.0**-9)
+    for got, want in zip(ours.buffers(), theirs.buffers(), strict=True):
+        same(got, want, 2.0**-9)
+    assert report.taken
+
+
 def test_views_that_are_written_in_place() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         y = x @ x.t()

@@ -412,7 +412,7 @@ def relu(array: Array) -> Array:
 
 def sigmoid(array: Array) -> Array:
     """1 / (1 + exp(-a))."""
-    return 1.0 / (1.0 + exp(-array))
+    return 1.0 / (1.0 + exp(-_as_floats(array)))
 
 
 def silu(array: Array) -> Array:
@@ -422,11 +422,18 @@ def silu(array: Array) -> Array:
 
 def gelu(array: Array, approximate: str = "none") -> Array:
     """a * Phi(a), by the error function, or with `approximate="tanh"` by the usual polynomial under a tanh."""
+    array = _as_floats(array)
     if approximate == "tanh":
         return 0.5 * array * (1.0 + tanh(root(2 / pi) * (array + 0.044715 * array**3)))
     if approximate != "none":
         raise TreadleError(f"gelu knows 'none' and 'tanh', not approximate='{approximate}'")
     return 0.5 * array * (1.0 + erf(array * root(0.5)))
+
+
+def _as_floats(array: Array) -> Array:
+    """Integers as numbers of f32: in 32 bits, the cube of 1291 and the negative of -2^31 would wrap around."""
+    given: Any = array
+    return given.to("f32") if isinstance(given, Array) and given.format in INTEGERS else given
 
 
 def _format(operands: Sequence[Any]) -> Any:

@@ -48,7 +48,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten._native_batch_norm_legit_no_training.default] = batch_norm
     table[aten._native_batch_norm_legit.no_stats] = instance_norm
     table[aten.var_mean.correction] = var_mean
-    table[aten.var.correction] = lambda x, *a, **k: var_mean(x, *a, **k)[0]
+    table[aten.var.correction] = var
     return table
 
 
@@ -200,7 +200,10 @@ def clamp(x: Any, least: Any = None, most: Any = None) -> Any:
 
 def var_mean(
     x: Any, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
-) -> tuple[Any, Any]:
+) -> Any:
+    """The variance and the mean. PyTorch's own is left where a number has two parts: `float()` would drop one."""
+    if not x.is_floating_point():
+        return NotImplemented
     dims = list(range(x.dim())) if not dim else list(dim)
     count = 1
     for each in dims if x.dim() else ():  # PyTorch lets one name a dimension of a tensor without any
@@ -209,6 +212,11 @@ def var_mean(
     centred = x - mean
     var = (centred * centred).sum(dims, keepdim=keepdim) / max(count - (1 if correction is None else correction), 0)
     return var.to(x.dtype), (mean if keepdim else mean.squeeze(dims)).to(x.dtype)
+
+
+def var(x: Any, *args: Any, **kwargs: Any) -> Any:
+    found = var_mean(x, *args, **kwargs)
+    return found if found is NotImplemented else found[0]
 
 
 def plain_attention(module: GraphModule) -> GraphModule:

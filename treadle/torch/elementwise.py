@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
 
+import numpy as np
 import torch
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32, i32
@@ -15,6 +16,8 @@ from xdsl.dialects.builtin import f32, i32
 from treadle.language import functions as tl
 from treadle.language.array import combine
 from treadle.language.conditions import Comparison
+from treadle.language.graph import FORMATS as NAMED
+from treadle.runtime.formats import rounded
 from treadle.torch.registry import COMPUTED, FORMATS, aten, computed, typed
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
@@ -77,7 +80,7 @@ def _say(*targets: Any, symbol: str, function: Callable[..., Any]) -> None:
 
     def handler(body: Body, *operands: Any) -> Tensor:
         _check_bytes(*operands)
-        return body.said(body.map(function, *operands), symbol, *operands)
+        return body.said(body.map(function, *_in_one_format(body, *operands)), symbol, *operands)
 
     for target in targets:
         COMPUTED[target] = handler
@@ -91,6 +94,40 @@ def _check_bytes(left: Any, right: Any) -> None:
         limits = torch.iinfo(tensor.dtype)
         if not limits.min <= number <= limits.max:
             raise Unsupported(f"a comparison of {tensor.dtype} with {number}, of which PyTorch takes 8 bits")
+
+
+def _in_one_format(body: Body, *operands: Any) -> tuple[Any, ...]:
+    """PyTorch compares with a tensor of 16 bits what 16 bits hold of a number: of 0.1 in f16, so that an element that
+    was 0.1 is equal to it. Where the number is none of the format's, what is compared with it is one."""
+    format = _compared_in(operands)
+    if format is None or all(_is_held(each, format) for each in operands):
+        return operands
+    return tuple(_held(body, each, format) for each in operands)
+
+
+def _compared_in(operands: Sequence[Any]) -> torch.dtype | None:
+    """The format of 16 bits in which PyTorch compares these, if it is one: that of fractions with dimensions, else that
+    of those without."""
+    fractions = [each for each in operands if isinstance(each, Tensor) and each.dtype and each.dtype.is_floating_point]
+    decide = {each.dtype for each in fractions if each.dims} or {each.dtype for each in fractions}
+    return next(iter(decide)) if len(decide) == 1 and decide <= {torch.float16, torch.bfloat16} else None
+
+
+def _is_held(operand: Any, format: torch.dtype) -> bool:
+    if isinstance(operand, Tensor):
+        return operand.dtype == format
+    return not isinstance(operand, int | float) or operand in (inf, -inf, in_format(operand, format))
+
+
+def _held(body: Body, operand: Any, format: torch.dtype) -> Any:
+    if isinstance(operand, Tensor):
+        return body.map(lambda a: a.to(FORMATS[format]), operand)
+    return in_format(operand, format) if isinstance(operand, int | float) else operand
+
+
+def in_format(number: Any, format: torch.dtype) -> float:
+    """What a format of fractions holds of a number."""
+    return float(rounded(np.asarray(number, np.float64), NAMED[FORMATS[format]]))
 
 
 _say(aten.lt.Scalar, aten.lt.Tensor, symbol="<", function=lambda a, b: Comparison("olt", "slt", a, b))
@@ -214,8 +251,10 @@ def gelu(body: Body, tensor: Tensor, approximate: str = "none") -> Tensor:
     return body.map(lambda a: tl.gelu(a, approximate), tensor)
 
 
-@computed(aten.clamp.default)
-def clamp(body: Body, tensor: Tensor, low: Any = None, high: Any = None) -> Tensor:
+@typed(aten.clamp.default)
+def clamp(body: Body, tensor: Tensor, low: Any = None, high: Any = None, *, made: torch.dtype) -> Tensor:
+    if made in FORMATS:
+        low, high = (in_format(each, made) if isinstance(each, int | float) else each for each in (low, high))
     given = [(bound, each) for bound, each in ((tl.maximum, low), (tl.minimum, high)) if each is not None]
 
     def function(a: Any, *ends: Any) -> Any:
@@ -226,9 +265,9 @@ def clamp(body: Body, tensor: Tensor, low: Any = None, high: Any = None) -> Tens
     return body.map(function, tensor, *(end for _, end in given))
 
 
-@computed(aten.hardtanh.default)
-def hardtanh(body: Body, tensor: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
-    return clamp(body, tensor, low, high)
+@typed(aten.hardtanh.default)
+def hardtanh(body: Body, tensor: Tensor, low: Any = -1, high: Any = 1, *, made: torch.dtype) -> Tensor:
+    return clamp(body, tensor, low, high, made=made)
 
 
 @computed(aten._to_copy.default)
@@ -261,4 +300,4 @@ def is_whole(tensor: Tensor) -> bool:
     return tensor.dtype is not None and not tensor.dtype.is_floating_point
 
 
-__all__ = ["converted", "is_truth", "is_whole", "to_copy", "truth"]
+__all__ = ["converted", "in_format", "is_truth", "is_whole", "to_copy", "truth"]

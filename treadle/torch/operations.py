@@ -7,13 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from treadle.language import functions as tl
 from treadle.language.array import Array, average_of_all
-from treadle.language.graph import FORMATS as NAMED
-from treadle.runtime.formats import rounded
 from treadle.torch import (  # they register operations
     at_blocks as _at_blocks,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
@@ -24,7 +21,7 @@ from treadle.torch import (
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
 from treadle.torch.axes import Axis, Dims, leaves
-from treadle.torch.elementwise import converted, is_whole, to_copy, truth
+from treadle.torch.elementwise import converted, in_format, is_whole, to_copy, truth
 from treadle.torch.registry import (
     FORMATS,
     aten,
@@ -336,7 +333,7 @@ def _number(body: Body, number: Any, dtype: torch.dtype) -> Array | float | None
         return int(bool(number))
     if not dtype.is_floating_point:
         return int(number)
-    return float(rounded(np.asarray(number, np.float64), NAMED[FORMATS[dtype]])) if dtype in FORMATS else float(number)
+    return in_format(number, dtype) if dtype in FORMATS else float(number)
 
 
 def _size(shape: Sequence[Any]) -> Any:

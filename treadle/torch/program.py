@@ -65,10 +65,12 @@ class View:
 @dataclass(frozen=True)
 class Input:
     """A tensor that a program takes, which lies in memory as `given` says: seen as `shape`, its axes in the order of
-    memory."""
+    memory. What PyTorch's own operations give may have other strides, or another format, than it says of them
+    (statistics of norms in 16 bits)."""
 
     node: Node
     given: View
+    dtype: torch.dtype
     shape: tuple[Any, ...]
     order: tuple[int, ...]
     seen: View
@@ -78,6 +80,8 @@ class Input:
         return replace(self, given=self.given.at(values), shape=shape, seen=self.seen.at(values))
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dtype != self.dtype:
+            tensor = tensor.to(self.dtype)
         if tensor.dtype == torch.bool:
             tensor = tensor.view(torch.int8)
         if tensor.stride() != self.given.strides:
@@ -399,7 +403,7 @@ def _told(first: Translation, graph: Graph, names: dict[Axis, str], number: int)
             continue
         node = nodes[0]
         graph.argument(f"a{number + len(told)}", [name], ARGUMENTS[meta(node).dtype])
-        told.append(Length(node, View.of(meta(node)), (axis.size,), (0,), View((axis.size,), (0,))))
+        told.append(Length(node, View.of(meta(node)), meta(node).dtype, (axis.size,), (0,), View((axis.size,), (0,))))
     return told
 
 
@@ -429,8 +433,8 @@ def _input(reading: Reading) -> Input:
     order = _in_memory(strides)
     seen = View(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
     if reading.how is not None:
-        return Entries(node, given, shape, order, seen, reading.size, reading.how)
-    return Input(node, given, shape, order, seen)
+        return Entries(node, given, meta(node).dtype, shape, order, seen, reading.size, reading.how)
+    return Input(node, given, meta(node).dtype, shape, order, seen)
 
 
 def _contiguous(shape: Sequence[Any]) -> tuple[Any, ...]:
