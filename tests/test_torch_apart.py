@@ -130,6 +130,30 @@ def test_a_sink_beside_rows_of_infinities(sink: float) -> None:
     nothing_is_left(report_of(shares, rows, torch.tensor([[sink]]), values))
 
 
+def test_shares_of_doubles_are_as_exact() -> None:
+    def function(x: torch.Tensor, beside: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(torch.cat([x, beside], -1), -1)[..., :7] * 2
+
+    x, beside = torch.randn(5, 7).double(), torch.randn(5, 1).double()
+    report = Report()
+    made = torch.compile(function, backend=make_backend(Options(), report.graphs.append))
+    torch.testing.assert_close(made(x, beside), function(x, beside), atol=1e-15, rtol=1e-14)
+    assert "cat.default" not in [left.operation for left in report.left], report
+
+
+@pytest.mark.parametrize(("dtype", "mean"), [(torch.float16, 1e5), (torch.bfloat16, 300.0)])
+def test_a_maximum_is_subtracted_before_a_format_that_does_not_hold_it(dtype: torch.dtype, mean: float) -> None:
+    """1e5 is beyond f16, and bf16 has numbers 2 apart near 300."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax((x - x.amax(-1, keepdim=True)).to(dtype), -1) * 2
+
+    x = torch.randn(5, 7) * 3 + mean
+    made = torch.compile(function, backend=make_backend(Options.of({"machine": "a100"}), lambda _: None))
+    unit = torch.finfo(dtype).eps
+    torch.testing.assert_close(made(x), function(x), atol=unit, rtol=2 * unit)
+
+
 def test_lengths_are_symbols() -> None:
     """One kernel serves a class of lengths."""
     function, report = attention(torch.randn(4).half(), True), Report()

@@ -16,7 +16,7 @@ from treadle.torch.registry import aten
 
 
 class Shares:
-    """In f32, as PyTorch's.
+    """In f32, as PyTorch's; of doubles, in theirs.
 
     A row whose counted parts are nothing but -inf has zeros beside another number; if that is -inf, too, or infinite,
     no number, as in the whole."""
@@ -32,10 +32,11 @@ class Shares:
         """The parts whose largest element powers are relative to."""
         self.row = [*node.meta["val"].shape]
         self.row[dim] = 1
+        self.wide = torch.float64 if node.meta["val"].dtype == torch.float64 else torch.float32
 
     def of(self, parts: Mapping[int, Node]) -> dict[int, Node]:
         """The shares of these parts of the whole's operand."""
-        converted = {i: self._converted(part, i, torch.float32) for i, part in parts.items()}
+        converted = {i: self._converted(part, i, self.wide) for i, part in parts.items()}
         counted = {i: part for i, part in converted.items() if i in self.counted}
         beside = [part for i, part in converted.items() if i not in self.counted]
         largest = self._fold(aten.maximum, (self._over(aten.amax.default, part) for part in counted.values()))
@@ -54,7 +55,7 @@ class Shares:
     def _divided(self, powers: dict[int, Node], total: Node) -> dict[int, Node]:
         wanted = self.node.meta["val"].dtype
         shares = {i: self._number(aten.div.Tensor, power, total, part=i) for i, power in powers.items()}
-        if wanted == torch.float32:
+        if wanted == self.wide:
             return shares
         return {i: self._converted(share, i, wanted) for i, share in shares.items()}
 
@@ -77,15 +78,15 @@ class Shares:
         return self._number(aten.where.self, condition, yes, no, part=part)
 
     def _full(self, value: float) -> Node:
-        kwargs = {"dtype": torch.float32, "device": self.node.meta["val"].device}
-        return made_of(self.graph, self.node, aten.full.default, ([], value), kwargs, [], torch.float32)
+        kwargs = {"dtype": self.wide, "device": self.node.meta["val"].device}
+        return made_of(self.graph, self.node, aten.full.default, ([], value), kwargs, [], self.wide)
 
-    def _row(self, target: Any, *args: Any, dtype: torch.dtype = torch.float32) -> Node:
-        return made_of(self.graph, self.node, target, args, None, self.row, dtype)
+    def _row(self, target: Any, *args: Any, dtype: torch.dtype | None = None) -> Node:
+        return made_of(self.graph, self.node, target, args, None, self.row, dtype or self.wide)
 
     def _number(self, target: Any, *args: Any, part: int | None = None) -> Node:
         """An operation on all elements of a part; on one of each row, if no part is named."""
-        return made_of(self.graph, self.node, target, args, None, self._of(part), torch.float32)
+        return made_of(self.graph, self.node, target, args, None, self._of(part), self.wide)
 
     def _of(self, part: int | None) -> list[Any]:
         shape = [*self.row]

@@ -53,10 +53,11 @@ def _format(node: Node) -> torch.dtype:
 
 def _subtract_once(graph: Graph) -> None:
     """A softmax along a dimension subtracts the largest element itself, and does not change with what all elements
-    share: one that was subtracted before is not needed. (It would be rounded once more.)"""
+    share: one that was subtracted before is not needed. (It would be rounded once more.) A conversion between the two
+    must hold every number that there is: of 1e5, which f16 does not hold, the difference may be one that it does."""
     for node in graph.find_nodes(op="call_function", target=SOFTMAX):
         shifted = converted = node.args[0]
-        while shifted.target in CONVERSIONS and len(shifted.users) == 1:
+        while shifted.target in CONVERSIONS and len(shifted.users) == 1 and _holds_all(shifted):
             converted, shifted = shifted, shifted.args[0]
         if shifted.target is not aten.sub.Tensor or shifted.kwargs or len(shifted.users) > 1:
             continue
@@ -68,6 +69,12 @@ def _subtract_once(graph: Graph) -> None:
             graph.erase_node(shifted)
             if not largest.users:
                 graph.erase_node(largest)
+
+
+def _holds_all(conversion: Node) -> bool:
+    """Whether a conversion leaves every number what it is."""
+    given: Any = conversion.args[0]
+    return torch.promote_types(_format(given), _format(conversion)) == _format(conversion)
 
 
 def _ask_for_extrema_alone(graph: Graph) -> None:
