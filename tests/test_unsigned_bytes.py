@@ -358,3 +358,33 @@ def test_torch_compile_takes_them():
     made = torch.compile(scaled, backend="treadle")(pixels)
     torch.testing.assert_close(made, scaled(pixels))
     assert "left to PyTorch" not in str(treadle.explain(scaled, [pixels]))
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("condition", ["k % 3 == 0", "k <= m or k % 2 == 1"])
+def test_what_a_condition_leaves_out_of_them(condition: str, machine: str):
+    """In its place stands a zero without a sign, of which `arith` has no constant."""
+    a, b, c = array("ui8", m=None, k=None), array("ui8", n=None, k=None), array("i32", m=None, n=None)
+    text = f"""func.func @f(%A: {a}, %B: {b}) -> {c} {{
+  %W = diagram.where %A if "{condition}" : {a}
+  %C = diagram.contract %W, %B over [k] accumulate i32 : {a}, {b} -> {c}
+  func.return %C : {c}
+}}"""
+    left, right = numbers("ui8", 67, 45), numbers("ui8", 41, 45, seed=2)
+    m, k = np.indices(left.shape)
+    kept = k % 3 == 0 if condition == "k % 3 == 0" else (k <= m) | (k % 2 == 1)
+    (made,) = compiled(text, machine=machine).run([left, right])
+    np.testing.assert_array_equal(made, np.where(kept, left, 0).astype(int) @ right.T.astype(int))
+
+
+def test_long_sums_of_them_in_parts():
+    """Parts of a length that only the launch tells: what is behind the end is left out."""
+    text = product("ui8", "ui8").replace(
+        "-> " + array("i32", m=None, n=None) + " {",
+        "-> " + array("i32", m=None, n=None) + " attributes {sizes = #diagram.sizes<m = 67, n = 512, k = 4096>} {",
+        1,
+    )
+    road = compiled(text, machine="a100")
+    assert len(road.kernels) > 1
+    left, right = numbers("ui8", 67, 301), numbers("ui8", 41, 301, seed=2)
+    np.testing.assert_array_equal(road.run([left, right])[0], left.astype(int) @ right.T.astype(int))

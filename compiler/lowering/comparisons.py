@@ -95,16 +95,18 @@ def kept_if(
     condition: Condition,
     terms: Mapping[Atom, SSAValue],
     last: Mapping[str, int],
-    other: FloatAttr | IntegerAttr,
+    other: FloatAttr | IntegerAttr | SSAValue,
 ) -> MapOp:
-    """`value` where a condition holds and a number elsewhere, as a map of fragments; `terms` gives positions along axes
-    and inputs as fragments or scalars, `last` the last position along each axis."""
-    inputs = [value, *terms.values()]
+    """`value` where a condition holds and a number, or the element of another fragment, elsewhere, as a map of
+    fragments; `terms` gives positions along axes and inputs as fragments or scalars, `last` the last position along
+    each axis."""
+    inputs = [value, *terms.values(), *([other] if isinstance(other, SSAValue) else [])]
     block = Block(arg_types=[format_of(each.type) for each in inputs])
     for argument, each in zip(block.args, inputs, strict=True):
         argument.name_hint = each.name_hint
-    holds = test_of(condition, dict(zip(terms, block.args[1:], strict=True)), into(block), last)
-    filler = arith.ConstantOp(other)
-    choice = arith.SelectOp(holds, block.args[0], filler.result)
-    block.add_ops([filler, choice, YieldOp(choice.result)])
+    emit = into(block)
+    holds = test_of(condition, dict(zip(terms, block.args[1 : 1 + len(terms)], strict=True)), emit, last)
+    filler = block.args[-1] if isinstance(other, SSAValue) else emit(arith.ConstantOp(other))
+    choice = arith.SelectOp(holds, block.args[0], filler)
+    block.add_ops([choice, YieldOp(choice.result)])
     return MapOp(inputs, value.type, Region(block))

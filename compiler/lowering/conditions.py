@@ -17,10 +17,11 @@ from treadle.compiler.lowering.numbers import number_in
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.diagram import WhereOp
+from treadle.dialects.diagram import FillOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of
 from treadle.dialects.diagram.condition import LAST_POSITION, Atom, Both, Condition, terms_of
+from treadle.dialects.diagram.formats import ui8
 
 
 def lower_where(lowering: KernelLowering, op: WhereOp) -> SSAValue:
@@ -39,7 +40,7 @@ def kept_elements(
     lowering: KernelLowering, op: WhereOp, value: SSAValue, layout: LayoutAttr, other: float
 ) -> tuple[Operation, SSAValue]:
     """What a condition keeps of a value, and `other` elsewhere: masks where it leaves intervals, a choice for the
-    rest."""
+    rest. (There are no constants without a sign in `arith`: such a number is a fragment of its own.)"""
     number = number_in(format_of(value.type), other)
     intervals, rest = intervals_of(op.holds, layout) if lowering.has_room else ({}, op.holds)
     terms: dict[Atom, SSAValue] = {}
@@ -60,7 +61,8 @@ def kept_elements(
         value = kept.result
     if kept is not None and rest == Both(()):
         return kept, value
-    choice = lowering.emit(kept_if(value, rest, {term: terms[term] for term in terms_of(rest)}, last, number))
+    filler = lowering.emit(FillOp(number, value.type)).result if number.type == ui8 else number
+    choice = lowering.emit(kept_if(value, rest, {term: terms[term] for term in terms_of(rest)}, last, filler))
     return choice, choice.result
 
 
