@@ -15,7 +15,7 @@ from treadle.compiler.printer.scalars import c_type
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved
 from treadle.dialects.cuda.products import DEPTHS, HALVED, has_half_step
-from treadle.dialects.cuda.tiles import format_bytes, is_fragment, layout_of, lies_along, rows_of
+from treadle.dialects.cuda.tiles import format_bytes, is_boxed, is_fragment, layout_of, lies_along, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import PACKED
 
@@ -98,10 +98,11 @@ class ProductPrinter:
                 self._tensor_core(op, name, DEPTHS[instruction])
 
     def read_left_operand(self, op: cuda.ReadOp, name: str) -> bool:
-        """Read a tile into the fragments of a left operand by `ldmatrix`; False where the layout is another."""
+        """Read a tile in rows into the fragments of a left operand by `ldmatrix`; False where the layout is another. A
+        tile in boxes holds what warpgroups read, whose accumulator of 16 columns has this layout, too."""
         layout = layout_of(op.result.type)
         modes = tuple(layout.register)
-        if len(modes) < 3 or str(format_of(op.result.type)) not in PACKED:
+        if len(modes) < 3 or str(format_of(op.result.type)) not in PACKED or is_boxed(op.source.type):
             return False
         rows, axis = modes[-2].axis, modes[-1].axis
         pack = 4 // format_bytes(op.result.type)

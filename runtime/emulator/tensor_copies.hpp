@@ -147,6 +147,16 @@ void write_out(const TensorCopy& copy) {
     if (chunk.inside) memcpy(reinterpret_cast<void*>(chunk.address), cluster_base + chunk.shared, chunk.bytes);
 }
 
+// What a read of the part of a box finds that lies within the array: what is beyond may be anything, as it goes nowhere.
+Shadow::Finding found_inside(const std::vector<Chunk>& chunks, Observer observer) {
+  for (const Chunk& chunk : chunks) {
+    if (!chunk.inside) continue;
+    const Shadow::Finding finding = shadow.look(chunk.shared, chunk.bytes, observer);
+    if (finding.verdict != SOUND) return finding;
+  }
+  return {};
+}
+
 unsigned store_agent(unsigned thread) { return agents.of(text("a tensor store of %s", name_of_thread(thread).c_str())); }
 
 }  // namespace
@@ -227,9 +237,10 @@ void start_tensor_store(const TensorMap& map, const void* shared, const int* at,
   if (launch->checks) {
     const unsigned agent = store_agent(current);
     const Access reader{agent, uint32_t(copy.group + 1), 0, line, false, true};
-    report_finding(shadow.read(place_of(copy.shared), box_bytes(map), {current, true}, reader),
-                   TENSOR_STORE, current, line);
     const std::vector<Chunk> chunks = chunks_of(copy);
+    Shadow::Finding finding = shadow.read(place_of(copy.shared), box_bytes(map), {current, true}, reader);
+    if (finding.verdict == NEVER_WRITTEN) finding = found_inside(chunks, {current, true});
+    report_finding(finding, TENSOR_STORE, current, line);
     for (const Chunk& chunk : chunks) {
       if (!chunk.inside) continue;
       written += chunk.bytes;
