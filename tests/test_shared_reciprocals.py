@@ -332,3 +332,16 @@ def test_only_where_it_saves_time() -> None:
     run_pipeline(module, Options(machine="h100"))
     assert "decline hierarchy-share-reciprocals" in str(module)
     assert "divide_together(" not in print_cuda(module)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_nothing_is_shared_where_no_pass_writes_it_out(machine: str):
+    """`diagram.shared` says how elements may be computed: without the pass that does it, each is computed by itself."""
+    text = (Path(__file__).parents[1] / "examples" / "attention_soft_cap.mlir").read_text(encoding="utf-8")
+    specs = [spec for spec in pipeline(Options(machine)) if spec.name != "diagram-expand-approximations"]
+    module = parse_module(text)
+    algorithm = module.clone()
+    run_pipeline(module, Options(machine, passes=tuple(specs)))
+    assert any("diagram.shared" in op.attributes for op in module.walk())
+    road = Road(algorithm, module, print_cuda(module))
+    road.check(dict.fromkeys(road.symbolic, 3) | {"q": 70, "x": 130})
