@@ -102,6 +102,8 @@ def test_edges() -> None:
     )
     np.testing.assert_array_equal(base, slope)
     np.testing.assert_array_equal(exponent, [0, 0, -np.inf])
+    for of_angle in gradients("%y = math.atan2 %p, %q : f32", zeros, zeros, whole):
+        np.testing.assert_array_equal(of_angle, 0)
     base, _ = gradients("%y = math.fpowi %p, %k : f32, i32", zeros, zeros, whole)
     np.testing.assert_array_equal(base, [0, 1, 0])
     base, _ = gradients("%y = math.absf %p : f32", zeros, zeros, whole)

@@ -208,8 +208,10 @@ def _whole_power(d: Expression, a: Expression, n: Expression, y: Expression) -> 
 
 
 def _angle(d: Expression, a: Expression, b: Expression, y: Expression) -> tuple[Expression, Expression]:
-    length = total(_square(a), _square(b))
-    return quotient(product(d, b), length), _negative(quotient(product(d, a), length))
+    """The point (0, 0) has no angle, and no slope, as PyTorch has it."""
+    square = total(_square(a), _square(b))
+    slope = select(compare(square, "==", number(0)), number(0), quotient(d, square))
+    return product(slope, b), _negative(product(slope, a))
 
 
 BINARY: dict[type[Operation], Binary] = {
