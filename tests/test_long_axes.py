@@ -84,9 +84,7 @@ def test_some_groups_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     length = 64 * 1000
     exact = shares(length)
     monkeypatch.setattr(fed, "MOST_ASKED", 100)
-    fed._shares.cache_clear()  # pyright: ignore[reportPrivateUsage]
     about = shares(length)
-    fed._shares.cache_clear()  # pyright: ignore[reportPrivateUsage]
     assert exact.groups == (1000,)
     assert exact.in_all(exact.steps) == 1000 * 1001 // 2
     # Every sixteenth group is asked from the first one on, so that they stand for groups that are fed up to 15 more.

@@ -27,8 +27,9 @@ from benchmarking import benchmark
 from roads import array, compiled
 from treadle.compiler.cost import Estimate, estimate, footprint, plan_of, sizes_of_kernel, sketch_of
 from treadle.compiler.cost.kernel.plan import LEAVING
-from treadle.compiler.cost.timing import time
+from treadle.compiler.cost.timing import grid, time
 from treadle.compiler.cost.timing.between import Piece
+from treadle.compiler.cost.timing.rounds import begin_clocks
 from treadle.compiler.cost.timing.tile_order import (
     Sharing,
     best_section,
@@ -407,9 +408,9 @@ def test_taking_turns_saves_the_begin_of_all_pieces_but_the_first(monkeypatch: p
         never.append(not never)
         return inf if never[-1] else clocks_in_turns(first, following, blocks, machine)
 
-    monkeypatch.setattr(time, "clocks_in_turns", not_in_turns)
+    monkeypatch.setattr(grid, "clocks_in_turns", not_in_turns)
     by_piece = time.timing(plan_of(kernel), machine, sizes)
-    begin = (time.LAUNCH_CLOCKS + machine.levels["device"].latency) / machine.clock * 1e6
+    begin = begin_clocks(machine) / machine.clock * 1e6
     assert (in_turns.in_turns, by_piece.in_turns) == (True, False)
     assert by_piece.time_us - in_turns.time_us == pytest.approx((-(-2 * 16 * 22 // 132) - 1) * begin)
 
