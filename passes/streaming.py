@@ -111,7 +111,8 @@ class StreamingPass(ModulePass):
             if self.axis:
                 raise Refusal(kernel, f"{_at(kernel)}: its schedule holds axis '{self.axis}' whole")
             return
-        kernel.properties["schedule"] = old.but(stream={axis: UNDECIDED})
+        # A piece that the schedule states is kept.
+        kernel.properties["schedule"] = old.but(stream={axis: old.stream.as_dict().get(axis, UNDECIDED)})
         plan = StreamPlan(part, axis, repairs)
         _note_laws(function, kernel, plan)
         # A later stream makes its powers for itself.

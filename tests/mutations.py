@@ -587,8 +587,8 @@ MUTATIONS: dict[str, Mutation] = {
     # Roles of axes, written down.
     "streaming: streams what is weaved": (
         "streaming",
-        "stream={axis: UNDECIDED}",
-        "stream={(*roles.group, axis)[0]: UNDECIDED}",
+        "stream={axis: old.stream.as_dict().get(axis, UNDECIDED)}",
+        "stream={(*roles.group, axis)[0]: old.stream.as_dict().get(axis, UNDECIDED)}",
     ),
     "streaming: any axis that is asked for": (
         "streaming",
