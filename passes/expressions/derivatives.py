@@ -210,8 +210,9 @@ def _whole_power(d: Expression, a: Expression, n: Expression, y: Expression) -> 
 def _angle(d: Expression, a: Expression, b: Expression, y: Expression) -> tuple[Expression, Expression]:
     """The point (0, 0) has no angle, and no slope, as PyTorch has it."""
     square = total(_square(a), _square(b))
-    slope = select(compare(square, "==", number(0)), number(0), quotient(d, square))
-    return product(slope, b), _negative(product(slope, a))
+    is_point = compare(square, "==", number(0))
+    along, across = (select(is_point, number(0), quotient(product(d, each), square)) for each in (b, a))
+    return along, _negative(across)
 
 
 BINARY: dict[type[Operation], Binary] = {
