@@ -17,7 +17,7 @@ from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import BY_PIECE
+from treadle.dialects.cuda.kernel import BY_PIECE, blocks_that_share
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
@@ -30,8 +30,8 @@ from treadle.passes.warps.laws import Reason
 
 @dataclass(frozen=True)
 class CudaPersistPass(ModulePass):
-    """Launch no more blocks than the machine has processors: each role loops over the pieces of its block, and the
-    producer brings the next piece while the consumers finish this one and it leaves.
+    """Launch no more blocks than the machine has processors, or than share them: each role loops over the pieces of its
+    block, and the producer brings the next piece while the consumers finish this one and it leaves.
 
     Legal if the turns of each ring that a piece takes can be counted before it, since turns then count on from piece to
     piece, and if what a piece leaves from has room of its own beside the stages: where the whole has none, the result
@@ -153,22 +153,22 @@ class CudaPersistPass(ModulePass):
         subject = f"@{kernel.sym_name.data}"
         found = numbers_of_host(function_of(launch))
         pieces = found.get(launch.grid)
-        reason = why_not(kernel, roles, machine.limits.shared_per_block) or _too_few(pieces, machine) or _slower(kernel)
+        limit, at_a_time = int(machine.shared_of_block(blocks_that_share(kernel))), _at_a_time(kernel, machine)
+        reason = why_not(kernel, roles, limit) or _too_few(pieces, kernel, machine) or _slower(kernel)
         if reason is not None:
             return StepAttr("decline cuda-persist", subject, reason.law, reason.fact)
         assert pieces is not None
         arguments = zip(kernel.body.block.args, launch.arguments, strict=True)
         order = self._order(kernel, {arg: found[given] for arg, given in arguments if given in found}, pieces, machine)
         stores = [op for op in roles.consumers.walk() if isinstance(op, cuda.TensorStoreOp)]
-        parts = parts_for(kernel, stores, machine.limits.shared_per_block)
+        parts = parts_for(kernel, stores, limit)
         assert parts is not None
         Persistent(kernel, roles, order, parts).run()
         if problems := ring_problems(kernel):
             raise InternalError(f"{subject}: {problems[0]}")
-        blocks = machine.blocks_at_a_time(kernel.cluster)
-        _launch_fewer(launch, blocks)
+        _launch_fewer(launch, at_a_time)
         law = "groups are independent, and the turns of a ring count on from piece to piece"
-        told = f"{blocks} blocks for {pieces:,} pieces{_told(order, kernel)}"
+        told = f"{at_a_time} blocks for {pieces:,} pieces{_told(order, kernel)}"
         return StepAttr("cuda-persist", subject, law, told + (f"; results leave in {parts} parts" if parts > 1 else ""))
 
     def _order(
@@ -178,7 +178,7 @@ class CudaPersistPass(ModulePass):
         pieces: int,
         machine: Machine,
     ) -> TileOrder:
-        shared = sharing(kernel, arguments, pieces, machine.blocks_at_a_time(kernel.cluster))
+        shared = sharing(kernel, arguments, pieces, _at_a_time(kernel, machine))
         section, first = self.section, self.longest
         if shared is not None:
             section = best_section(shared, machine.levels["l2"].capacity) if section is None else section
@@ -187,11 +187,19 @@ class CudaPersistPass(ModulePass):
         return TileOrder(section or 1, None if first == "none" else first, 1 if is_numbered else kernel.cluster)
 
 
-def _too_few(pieces: int | None, machine: Machine) -> Reason | None:
-    law = "a block takes a second piece where there are more pieces than processors"
+def _at_a_time(kernel: cuda.KernelOp, machine: Machine) -> int:
+    """Blocks that run at a time: one on each processor, or as many as share it."""
+    return machine.blocks_at_a_time(kernel.cluster) * blocks_that_share(kernel)
+
+
+def _too_few(pieces: int | None, kernel: cuda.KernelOp, machine: Machine) -> Reason | None:
+    resident = blocks_that_share(kernel)
+    several = f" of {resident} blocks" if resident > 1 else ""
+    law = f"a block takes a second piece where there are more pieces than processors{several}"
     if pieces is None:
         return Reason(law, "how many pieces there are is not known")
-    return Reason(law, f"{pieces} pieces, {machine.sms} processors") if pieces <= machine.sms else None
+    fits = pieces <= machine.sms * resident
+    return Reason(law, f"{pieces} pieces, {machine.sms} processors{several}") if fits else None
 
 
 def _slower(kernel: cuda.KernelOp) -> Reason | None:

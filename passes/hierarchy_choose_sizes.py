@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import IntAttr, ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
@@ -16,7 +16,7 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.numerals import whole_number
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
-from treadle.dialects.cuda.kernel import BY_PIECE
+from treadle.dialects.cuda.kernel import BY_PIECE, SHARE
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
@@ -140,6 +140,8 @@ def _decide(
     kernel.schedule = _schedule(choice, schedule)
     if choice.estimate.by_piece:
         kernel.attributes[BY_PIECE] = UnitAttr()
+    if (resident := int(choice.estimate.footprint.resident)) > 1:
+        kernel.attributes[SHARE] = IntAttr(resident)
     if function is not None:
         note(function, "choose sizes", f"@{kernel.kernel_name.data}", "cost model", choice.reason)
 

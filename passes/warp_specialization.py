@@ -35,7 +35,9 @@ class WarpSpecializationPass(ModulePass):
 
     Legal if the copies depend on nothing that the consumers compute, and every use of a piece waits for it: each tile
     gets a ring of stages, in which the producer acquires a turn, and a consumer awaits and releases it, so that the
-    order of copies and uses is kept. The copies become tensor copies and the products those of warpgroups.
+    order of copies and uses is kept. A producer that only starts copies gives registers to the consumers: of several
+    warpgroups, or of the blocks that share a multiprocessor (`blocks_share`, as it was decided with the sizes), which
+    have a part of its shared memory each. The copies become tensor copies and the products those of warpgroups.
 
     Tensor maps take no array whose address or strides are not multiples of 16 bytes. So two kernels are made, of which
     the launch chooses: one with tensor maps, and one with the same roles, whose lanes copy. Where lanes cannot, the old
@@ -113,7 +115,7 @@ def _by_lanes(kernel: cuda.KernelOp, machine: Machine) -> Specialised | None:
     kernel.attributes[WITHOUT_MAPS] = UnitAttr()
     if why_not(kernel) is not None or not has_room_by_lanes(kernel):
         return None
-    made = specialise(kernel, f"{kernel.sym_name.data}{BY_LANES}", machine.limits.shared_per_block)
+    made = specialise(kernel, f"{kernel.sym_name.data}{BY_LANES}", machine)
     if isinstance(made, Specialised) and (problems := ring_problems(made.kernel)):
         raise InternalError(f"@{made.kernel.sym_name.data}: {problems[0]}")
     return made if isinstance(made, Specialised) else None
@@ -126,7 +128,7 @@ def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
     reason = why_not(kernel)
     if reason is not None:
         return reason
-    made = specialise(kernel, f"{kernel.sym_name.data}{SUFFIX}", machine.limits.shared_per_block)
+    made = specialise(kernel, f"{kernel.sym_name.data}{SUFFIX}", machine)
     if isinstance(made, Specialised) and (problems := ring_problems(made.kernel)):
         raise InternalError(f"@{made.kernel.sym_name.data}: {problems[0]}")
     return made

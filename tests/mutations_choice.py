@@ -8,7 +8,7 @@ from mutated import Mutation
 MUTATIONS: dict[str, Mutation] = {
     "choose: the worst of the best": (
         "compiler/cost/choice/choose",
-        "return alike[0].candidate, alike[0].estimate",
+        "return _or_sharing(sketch, machine, sizes, trial.candidates, alike[0])",
         "return max(ranked, key=lambda each: each.merit).candidate, alike[0].estimate",
     ),
     "choose: the slowest first": (

@@ -54,6 +54,7 @@ from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda import kernel_names
+from treadle.dialects.cuda.kernel import blocks_that_share
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes.grids.arithmetic import Arithmetic
@@ -89,11 +90,13 @@ def made(
         forced = ArgSpec("cuda-persist", {"section": (section,), "longest": (first or "none",)})
         specs = tuple(forced if each.name == forced.name else each for each in specs)
     run_passes(module, specs)
+    kernels = [op for op in module.walk() if isinstance(op, cuda.KernelOp)]
+    at_a_time = {machine_of(module).sms * blocks_that_share(kernel) for kernel in kernels}
     for op in module.walk():
         if isinstance(op, arith.MinSIOp) and op.result.name_hint == "grid":
             assert isinstance(op.rhs.owner, arith.ConstantOp)
             assert isinstance(op.rhs.owner.value, IntegerAttr)
-            assert op.rhs.owner.value.value.data == machine_of(module).sms
+            assert op.rhs.owner.value.value.data in at_a_time
             op.rhs.owner.properties["value"] = IntegerAttr.from_index_int_value(processors)
     return algorithm, module, print_cuda(module)
 

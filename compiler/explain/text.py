@@ -99,7 +99,9 @@ def _block_text(kernel: KernelCost) -> str:
     grid = f"{counted(kernel.blocks, 'block')}, {kernel.blocks_per_sm} on an SM{limit}, {kernel.waves:.2f} waves"
     if kernel.in_turns:
         pieces = counted(kernel.blocks, "piece")
-        grid = f"{pieces}, which a block on each SM takes one after another, {kernel.waves:.2f} each"
+        many = kernel.blocks_per_sm > 1
+        each = f"{kernel.blocks_per_sm} blocks on each SM take" if many else "a block on each SM takes"
+        grid = f"{pieces}, which {each} one after another, {kernel.waves:.2f} each"
     if kernel.cluster > 1:
         cluster = Shape(tuple(kernel.cluster_along.items()))
         grid += f"; in clusters of {cluster}, which bring each other {number(kernel.cluster_bytes)} bytes"

@@ -41,7 +41,7 @@ from treadle.compiler.lowering.regrouped import emit_size
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import BY_PIECE
+from treadle.dialects.cuda.kernel import BY_PIECE, SHARE
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.placed import Scatter
 from treadle.dialects.diagram import ExtentOp, ReadOp
@@ -355,6 +355,8 @@ def lower_kernel(
     op.resident = IntAttr(resident) if resident else None
     if BY_PIECE in source.attributes:
         op.attributes[BY_PIECE] = UnitAttr()
+    if SHARE in source.attributes:
+        op.attributes[SHARE] = source.attributes[SHARE]
     op.location = source.location
     return op
 

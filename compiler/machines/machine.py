@@ -208,6 +208,11 @@ class Machine:
         left = (1 - self.memory_power * memory) / products
         return self.at_clock(min(self.clock, self.loaded_clock * left ** (1 / 3)))
 
+    def shared_of_block(self, resident: Amount) -> Amount:
+        """Bytes of shared memory that each of so many blocks on an SM may have."""
+        room = self.levels["shared"].capacity // most(resident, 1) - self.limits.shared_reserved
+        return least(room, self.limits.shared_per_block)
+
     def blocks_on_sm(self, warps: Amount, registers_per_thread: Amount, shared_bytes: Amount) -> Amount:
         """How many blocks an SM holds at once; 0 where not even one fits."""
         limits = self.limits

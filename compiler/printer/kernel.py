@@ -109,7 +109,7 @@ class KernelPrinter(KernelWriter):
         copies or what is staged, state one block, but for those of roles, which have others of their own."""
         stated = 0 if self.kernel.resident is None else self.kernel.resident.data
         if self.roles is not None and (stated == 0 or any(self.roles.registers)):
-            return 1
+            return max(stated, 1)
         every = [op for op in self.kernel.walk() if isinstance(op, GlobalAccess)]
         deals = alignment < cuda.WHOLE_SECTORS and any(
             isinstance(op, cuda.CopyOp) or op.is_staged(alignment) for op in every

@@ -244,6 +244,20 @@ BY_PIECE = "a_block_for_each_piece"
 """An attribute of a kernel, also at hierarchy level, whose pieces take less time in blocks of their own, several on an
 SM, than one after another in a block (`compiler/cost/timing/turns.py`)."""
 
+SHARE = "blocks_share"
+"""An attribute of a kernel, also at hierarchy level: so many blocks share a multiprocessor, since their producers give
+registers to the consumers (`compiler/cost/levels/residents.py`)."""
+
+
+def blocks_that_share(kernel: Operation) -> int:
+    """How many blocks share a multiprocessor, as it was decided with the sizes of a kernel; 1 where none do."""
+    match kernel.attributes.get(SHARE):
+        case IntAttr(data=blocks):
+            return int(blocks)
+        case _:
+            return 1
+
+
 TURN_REGISTERS = "registers"
 """An attribute of a stream's loop in a kernel without products: the registers of a thread in a turn, as the cost model
 counts them (`compiler/cost/reading/turn_registers.py`)."""

@@ -30,7 +30,9 @@ WARPGROUP = 128
 class RolesOp(IRDLOperation):
     """The warps of a block part: one thread of the first warpgroup is the producer, which starts copies; `consumers`
     further warpgroups compute. `registers` are those that a thread of each role has after it has given or taken some
-    (PTX ISA 9.7.19.5); with 0 and 0 none move. In `consumers`, warps and threads count from the first consumer's.
+    (PTX ISA 9.7.19.5), of those that its block begins with beside the others that a multiprocessor is to hold
+    (`resident` of the kernel); with 0 and 0 none move. In `consumers`, warps and threads count from the first
+    consumer's.
 
     With `warps`, so many warps are the producer where its lanes copy elements or vectors themselves; tensor copies
     their first thread starts, and those of runs of rows the lanes of the first warp.
@@ -90,7 +92,8 @@ class RolesOp(IRDLOperation):
             raise VerifyException(f"{self.copying_warps} warps of a producer: a warpgroup has 1 to {most}")
         if self.registers == (0, 0):
             return
-        cap = register_cap(kernel.threads.data)
+        blocks = 1 if kernel.resident is None else kernel.resident.data
+        cap = register_cap(kernel.threads.data, blocks)
         for registers in self.registers:
             if registers % 8 or not 24 <= registers <= 256:
                 raise VerifyException(f"{registers} registers a thread: a multiple of 8 from 24 to 256")

@@ -120,13 +120,24 @@ cuda.kernel @stream (%A_map: !A_map, %C_map: !A_map) threads 256 shared 16416 {
 
 // CHECK-LABEL: cuda.kernel @few
 // CHECK-NOT: cuda.grid_size
+// CHECK-LABEL: cuda.kernel @beside (%A_map: {{.*}}, %pieces: index) threads 256 shared 0 resident 3
+// CHECK: %blocks = cuda.grid_size
+// CHECK: scf.for %number = %block to %pieces step %blocks
+// CHECK-LABEL: cuda.kernel @few_beside
+// CHECK-NOT: cuda.grid_size
 // CHECK-LABEL: func.func @host
 // CHECK-SAME: #hierarchy.step<"cuda-persist", "@stream", "groups are independent, and the turns of a ring count on from piece to piece", "132 blocks for 400 pieces
 // CHECK-SAME: #hierarchy.step<"decline cuda-persist", "@few", "a block takes a second piece where there are more pieces than processors", "132 pieces, 132 processors">
+// CHECK-SAME: #hierarchy.step<"cuda-persist", "@beside", "groups are independent, and the turns of a ring count on from piece to piece", "396 blocks for 400 pieces">
+// CHECK-SAME: #hierarchy.step<"decline cuda-persist", "@few_beside", "a block takes a second piece where there are more pieces than processors of 3 blocks", "396 pieces, 132 processors of 3 blocks">
 // CHECK: %[[processors:[0-9]+]] = arith.constant 132 : index
 // CHECK-NEXT: %grid = arith.minsi %many, %[[processors]] : index
 // CHECK-NEXT: cuda.launch @stream grid %grid aligned %few(%A_map, %A_map, %many) :
 // CHECK-NEXT: cuda.launch @few grid %few aligned %few(%A_map) :
+// CHECK-NEXT: %[[places:[0-9]+]] = arith.constant 396 : index
+// CHECK-NEXT: %grid_1 = arith.minsi %many, %[[places]] : index
+// CHECK-NEXT: cuda.launch @beside grid %grid_1 aligned %few(%A_map, %many) :
+// CHECK-NEXT: cuda.launch @few_beside grid %fewer aligned %few(%A_map) :
 cuda.kernel @few (%A_map: !A_map) threads 256 shared 0 {
   %block = cuda.block_index
   cuda.roles registers 0, 0 producer {
@@ -134,11 +145,30 @@ cuda.kernel @few (%A_map: !A_map) threads 256 shared 0 {
   }
 }
 
+// Three blocks share a processor: as many run at a time.
+
+cuda.kernel @beside (%A_map: !A_map) threads 256 shared 0 resident 3 attributes {blocks_share = #builtin.int<3>} {
+  %block = cuda.block_index
+  cuda.roles registers 24, 136 producer {
+  } consumers 1 {
+  }
+}
+
+cuda.kernel @few_beside (%A_map: !A_map) threads 256 shared 0 resident 3 attributes {blocks_share = #builtin.int<3>} {
+  %block = cuda.block_index
+  cuda.roles registers 24, 136 producer {
+  } consumers 1 {
+  }
+}
+
 func.func @host(%A: !A) {
   %many = arith.constant 400 : index
   %few = arith.constant 132 : index
+  %fewer = arith.constant 396 : index
   %A_map = cuda.tensor_map %A : !A_map
   cuda.launch @stream grid %many aligned %few (%A_map, %A_map) : !A_map, !A_map
   cuda.launch @few grid %few aligned %few (%A_map) : !A_map
+  cuda.launch @beside grid %many aligned %few (%A_map) : !A_map
+  cuda.launch @few_beside grid %fewer aligned %few (%A_map) : !A_map
   func.return
 }

@@ -140,6 +140,38 @@ func.func @multiply(%A: !A, %B: !B, %C: !C, %k: index) {
   func.return
 }
 
+// Three blocks are to share a multiprocessor: a producer that starts tensor copies gives registers to the consumers, and
+// the stages have a third of shared memory; lanes that copy keep theirs.
+
+// HOPPER: cuda.kernel @small_specialised ({{.*}}) threads 256 shared 49280 resident 3 attributes {blocks_share = #builtin.int<3>} {
+// HOPPER: cuda.roles registers 32, 128 producer {
+// HOPPER: cuda.kernel @small_by_lanes ({{.*}}) threads 256 shared 49280 attributes {without_maps} {
+// HOPPER: cuda.roles registers 0, 0 producer warps 4 {
+cuda.kernel @small (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 12288 attributes {blocks_share = #builtin.int<3>} {
+  %A_shared = cuda.shared at 0 : !As
+  %B_shared = cuda.shared at 8192 : !Bs
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %c = diagram.fill 0.0 : f32 -> !c
+  %sum = scf.for %k0 = %zero to %k step %piece iter_args(%so_far = %c) -> (!c) {
+    cuda.barrier
+    cuda.copy %A[%zero, %k0] into %A_shared : !A, !As
+    cuda.copy %B[%k0, %zero] into %B_shared : !B, !Bs
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %so_far over [k] using m16n8k16 : !As, !Bs -> !c
+    scf.yield %new : !c
+  }
+  cuda.store %sum into %C[%zero, %zero] : !c, !C
+}
+
+// HOPPER: func.func @multiply_beside
+// HOPPER-SAME: #hierarchy.step<"warp-specialization", "@small", "a ring for each tile keeps the order of copies and uses", "1 producer and 1 consumer warpgroup, 32 and 128 registers a thread of 3 blocks on a multiprocessor; stages: 4 of %A_shared, 4 of %B_shared;
+func.func @multiply_beside(%A: !A, %B: !B, %C: !C, %k: index) {
+  %aligned = cuda.alignment %A, %B, %C : !A, !B, !C
+  cuda.launch @small grid %k aligned %aligned (%A, %B, %C, %k) : !A, !B, !C, index
+  func.return
+}
+
 // The same of integers of 8 bits, along rows, with sums in i32.
 
 !Xi = memref<?x?xi8, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>

@@ -15,6 +15,7 @@ from treadle.compiler.lowering.barriers import base_of
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import blocks_that_share
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.roles import register_cap
 from treadle.passes.grids.arithmetic import Arithmetic
@@ -28,7 +29,7 @@ PLACES = 2
 def why_not_two(kernel: cuda.KernelOp, roles: cuda.RolesOp, held: Held, machine: Machine) -> Reason | None:
     """Why the tile has one place; None if shared memory holds another beside as many blocks."""
     bytes = kernel.shared_bytes.data + held.bytes + _barrier_bytes(held)
-    limit = machine.limits.shared_per_block
+    limit = int(machine.shared_of_block(blocks_that_share(kernel)))
     if bytes > limit:
         return Reason(LAW, f"two places of %{held.tile.name_hint} take {bytes:,} of {limit:,} bytes of shared memory")
     before, after = (_blocks(kernel, roles, machine, each) for each in (kernel.shared_bytes.data, bytes))

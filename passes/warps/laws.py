@@ -16,7 +16,7 @@ from treadle.dialects.cuda.boxes import MOST_ROWS, cut, why_no_order
 from treadle.dialects.cuda.kernel import WITHOUT_MAPS
 from treadle.dialects.cuda.layout import Mode, is_interleaved, spelled
 from treadle.dialects.cuda.multiples import constant_of, is_multiple
-from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.roles import WARPGROUP, register_cap
 from treadle.dialects.cuda.runs import SWIZZLED_ROWS, rows_of_run
 from treadle.dialects.cuda.tensor_gathers import run_type, why_no_box, why_no_runs, why_not_filled
 from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows, why_not_padded
@@ -52,6 +52,19 @@ BY_LANES = {2: (56, 224), 3: (56, 152)}
 32 or 40 registers for these ptxas 13.0 spills up to 92 bytes of them; consumers whose registers the model estimates at
 223 to 235, of 240, spill nothing with 224."""
 
+OF_PRODUCER = {2: 40, 3: 32}
+"""Registers of a thread of the producer in blocks of one consumer warpgroup, by how many share a multiprocessor: with
+24 ptxas 13.0 spills 8 bytes of heads of 40. Of four blocks each consumer would have 104: of heads of 64 in steps of 64
+keys it spills 176 bytes, and steps of 48 took 153 us where three of 64 took 133 (causal attention of 512, H100)."""
+MOST_SHARING = max(OF_PRODUCER)
+
+
+def shares_of_blocks(blocks: int) -> tuple[int, int]:
+    """Registers of a thread of the producer's warpgroup and of a consumer, in blocks of one consumer warpgroup of which
+    so many share a multiprocessor (PTX ISA 9.7.19.5, `setmaxnreg`)."""
+    return OF_PRODUCER[blocks], 2 * register_cap(2 * WARPGROUP, blocks) - OF_PRODUCER[blocks]
+
+
 AT_LAUNCH = {1: 255, 2: 168, 3: 128}
 """Of any thread when the block starts: with the producer's, all warpgroups share 65,536."""
 BESIDE_ACCUMULATORS = 30
@@ -77,6 +90,11 @@ def _words_of_products(loop: scf.ForOp) -> int:
 def most_columns(groups: int) -> int:
     """Of a product in a block of so many consumer warpgroups: a thread has half as many accumulators."""
     return 2 * (AT_LAUNCH[groups] - BESIDE_ACCUMULATORS)
+
+
+def most_columns_beside(blocks: int) -> int:
+    """The same in blocks of one consumer warpgroup, of which so many share a multiprocessor."""
+    return 2 * (register_cap(2 * WARPGROUP, blocks) - BESIDE_ACCUMULATORS)
 
 
 @dataclass(frozen=True)

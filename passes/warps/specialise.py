@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, IntAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.lowering.barriers import insert_barriers
+from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import SHARE, blocks_that_share
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.roles import WARPGROUP
@@ -33,6 +35,7 @@ from treadle.passes.warps.laws import (
     reads_of,
     row_of,
     run_of,
+    shares_of_blocks,
     why_no_map,
 )
 from treadle.passes.warps.producer import Producer
@@ -54,18 +57,35 @@ class Specialised:
     summary: str
 
 
-def specialise(kernel: cuda.KernelOp, name: str, shared_limit: int) -> Specialised | Reason:
+def specialise(kernel: cuda.KernelOp, name: str, machine: Machine) -> Specialised | Reason:
     """The kernel with roles, of that name. `why_not` must have found nothing."""
     kernel = kernel.clone()
+    if _needs_its_registers(kernel):
+        kernel.attributes.pop(SHARE, None)
     count_turns(dict.fromkeys(copy.parent_op() for copy in inward_copies(kernel)))
     copies = inward_copies(kernel)
     tiles = list(dict.fromkeys(copy.tile for copy in copies))
     streamed = {copy.tile for copy in copies if isinstance(copy.parent_op(), scf.ForOp)}
-    stages = stages_for(kernel, tiles, streamed, shared_limit)
+    resident = blocks_that_share(kernel)
+    shared_limit = int(machine.shared_of_block(resident))
+    stages = stages_for(kernel, tiles, streamed, shared_limit, apart=resident > 1)
     if stages is None:
         fact = f"one place for each piece takes more than the {shared_limit:,} bytes of shared memory of a block"
         return Reason("every stage has its place", fact)
     return Builder(kernel, name, tiles, {tile: stages if tile in streamed else 1 for tile in tiles}).build()
+
+
+def _needs_its_registers(kernel: cuda.KernelOp) -> bool:
+    """Whether a producer does more than start copies, so that it cannot give most of its registers to consumers."""
+    copies = inward_copies(kernel)
+    return any(is_by_lanes(copy.tile) for copy in copies) or _is_busy(kernel)
+
+
+def _is_busy(kernel: cuda.KernelOp) -> bool:
+    """Whether it loads where loops end, or walks runs of rows."""
+    copies = inward_copies(kernel)
+    loads = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed_for(ends_of(copies)))
+    return loads or any(copy.place is not None for copy in copies)
 
 
 @dataclass
@@ -97,12 +117,12 @@ class Builder:
         kept, mapped = self._arguments()
         others = self._declare(source)
         known, needed = known_to_all(source), needed_for(ends_of(inward_copies(self.kernel)))
-        is_busy = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed) or any(
-            copy.place is not None for copy in inward_copies(self.kernel)
-        )
+        is_busy = _is_busy(self.kernel)
         copying = PRODUCER_WARPS if any(is_by_lanes(tile) and not is_line(tile.type) for tile in self.tiles) else 1
         shares = BY_LANES if copying > 1 else BUSY if is_busy else REGISTERS
-        self.registers = shares.get(self.groups, REGISTERS[self.groups])
+        resident = blocks_that_share(self.kernel)
+        alone = shares.get(self.groups, REGISTERS[self.groups])
+        self.registers = shares_of_blocks(resident) if resident > 1 else alone
         for op in source.ops:  # sizes and places, which both roles need
             is_number = op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp) or op in needed
             if is_number and known.issuperset(op.results):
@@ -121,6 +141,7 @@ class Builder:
         threads = WARPGROUP * (1 + self.groups)
         kernel = cuda.KernelOp(self.name, threads, shared_bytes, Region(self.top))
         kernel.attributes |= self.kernel.attributes
+        kernel.resident = IntAttr(resident) if resident > 1 else None
         kernel.location = self.kernel.location
         erase_unused(kernel)
         insert_barriers(self.top, consumers)
@@ -241,7 +262,9 @@ class Builder:
     def _summary(self) -> str:
         rings = ", ".join(f"{self.stages[tile]} of %{tile.name_hint}" for tile in self.tiles)
         given, taken = self.registers
-        registers = f", {given} and {taken} registers a thread" if given else ""
+        resident = blocks_that_share(self.kernel)
+        beside = f" of {resident} blocks on a multiprocessor" if resident > 1 else ""
+        registers = f", {given} and {taken} registers a thread{beside}" if given else ""
         groups = f"{self.groups} consumer warpgroup{'s' * (self.groups > 1)}"
         lanes = [tile for tile in self.tiles if is_by_lanes(tile) and not is_line(tile.type)]
         copied = f", whose {PRODUCER_WARPS * LANES} lanes copy {_named(lanes)} ({_why(lanes[0])})" if lanes else ""

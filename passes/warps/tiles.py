@@ -52,15 +52,19 @@ class Turns(Protocol):
         ...
 
 
-def stages_for(kernel: cuda.KernelOp, tiles: Sequence[SSAValue], streamed: set[SSAValue], limit: int) -> int | None:
-    """The most places of a streamed tile for which there is room; None if there is none for one."""
+def stages_for(
+    kernel: cuda.KernelOp, tiles: Sequence[SSAValue], streamed: set[SSAValue], limit: int, apart: bool = False
+) -> int | None:
+    """The most places of a streamed tile for which there is room; None if there is none for one. `apart`: beside what
+    leaves, which else lies where the tiles were."""
     others = [op for op in kernel.body.block.ops if isinstance(op, cuda.SharedOp) and op.result not in tiles]
     own = sum(op.stage_bytes for op in others if op.alias is None)
     leaving = max((op.stage_bytes for op in others if op.alias is not None), default=0)
     for stages in STAGES:
         brought = sum(tile_bytes(brought_type(tile)) * (stages if tile in streamed else 1) for tile in tiles)
         rings = 2 * BARRIER_BYTES * stages * len(filled_together(tiles))
-        if max(own + brought, leaving) + rings <= limit:
+        size = own + brought + leaving if apart else max(own + brought, leaving)
+        if size + rings <= limit:
             return stages
     return None
 

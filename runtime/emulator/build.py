@@ -40,6 +40,7 @@ _LEVELS = {True: "-O0", False: "-O1"}
 """With checks the time is that of the runtime, which looks at every access; kernels then compile in half the time."""
 _FIRST = "first.h"
 """The header that every translation unit begins with."""
+_BOUNDS = re.compile(r"__launch_bounds__\(\d+(?:, *(\d+))?\)\s+(\w+)\(")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -76,7 +77,8 @@ def _translation_unit(source: str, kernels: Sequence[str], name: str) -> str:
         if not _IDENTIFIER.fullmatch(kernel):
             raise ValueError(f"not a kernel's name: {kernel!r}; it must be a C identifier")
     shown = re.sub(r'["\\\x00-\x1f\x7f]', "_", name)
-    entries = "".join(f"TREADLE_KERNEL({kernel})\n" for kernel in kernels)
+    resident = {name: blocks for blocks, name in _BOUNDS.findall(source)}
+    entries = "".join(f"TREADLE_KERNEL({kernel}, {resident.get(kernel) or 1})\n" for kernel in kernels)
     end = "" if source.endswith("\n") else "\n"
     return f'#include "emulator.h"\n#line 1 "{shown}"\n{source}{end}#line 1 "kernels"\n{entries}'
 

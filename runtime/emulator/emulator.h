@@ -285,7 +285,8 @@ inline void __syncwarp(unsigned = 0xffffffffu, int line = __builtin_LINE()) {
 #include "emulator_hopper.h"
 
 #define TREADLE_EXPORT extern "C" __attribute__((visibility("default")))
-#define TREADLE_KERNEL(name)                                                             \
+// `resident`: blocks that share a multiprocessor, by the launch bounds.
+#define TREADLE_KERNEL(name, resident)                                                   \
   TREADLE_EXPORT void treadle_call_##name(void** arguments) {                            \
     emu::call(name, arguments);                                                          \
   }                                                                                      \
@@ -294,4 +295,7 @@ inline void __syncwarp(unsigned = 0xffffffffu, int line = __builtin_LINE()) {
     const int count = emu::parameter_sizes(name, all);                                   \
     for (int i = 0; i < count && i < room; ++i) sizes[i] = all[i];                       \
     return count;                                                                        \
+  }                                                                                      \
+  TREADLE_EXPORT int treadle_resident_##name() {                                         \
+    return resident;                                                                     \
   }

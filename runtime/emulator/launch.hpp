@@ -24,7 +24,8 @@ struct Launch {
   double time_limit;  // seconds; 0 is none
   const Region* regions;
   int32_t region_count, checks;
-  uint32_t cluster;  // blocks of a cluster, neighbours along x
+  uint32_t cluster;   // blocks of a cluster, neighbours along x
+  uint32_t resident;  // blocks that share a multiprocessor, by its launch bounds
   // Results:
   double seconds;
   uint64_t faults;

@@ -180,6 +180,7 @@ class EmulatedModule:
         launch.region_count = len(regions)
         launch.checks = int(self._checks)
         launch.cluster = cluster
+        launch.resident = self._library[f"treadle_resident_{kernel}"]()
         with counting("blocks", prod(grid), lambda: launch.blocks_done):
             failed = self._library.treadle_launch(ctypes.byref(launch))
         if failed != 0:

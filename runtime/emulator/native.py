@@ -78,6 +78,7 @@ class Launch(ctypes.Structure):
     region_count: int
     checks: int
     cluster: int
+    resident: int
     seconds: float
     faults: int
     faults_kept: int
@@ -95,6 +96,7 @@ class Launch(ctypes.Structure):
         ("region_count", ctypes.c_int32),
         ("checks", ctypes.c_int32),
         ("cluster", ctypes.c_uint32),
+        ("resident", ctypes.c_uint32),
         ("seconds", ctypes.c_double),
         ("faults", ctypes.c_uint64),
         ("faults_kept", ctypes.c_int32),

@@ -32,7 +32,7 @@ std::vector<unsigned> registers_free;  // of each block's, by threads
 void reset_roles(unsigned threads) {
   named.assign(launch->cluster * NAMES, {});
   const unsigned places = launch->cluster * block_threads;
-  unsigned cap = 65536 / threads / 8 * 8;
+  unsigned cap = 65536 / (threads * launch->resident) / 8 * 8;
   if (cap > 255) cap = 255 / 8 * 8;
   holdings.assign((places + 31) / 32, Holding{cap, {}, 0});
   registers_free.assign(launch->cluster, 0);

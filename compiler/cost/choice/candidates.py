@@ -88,6 +88,14 @@ class Candidates:
 
         return Candidates(twice(self.tiles), twice(self.warps), np.tile(self.vector, 2), again)
 
+    def at(self, places: Amount) -> Candidates:
+        """Those at some places."""
+
+        def of(sizes: Mapping[str, Amount]) -> Mapping[str, Amount]:
+            return {axis: size[places] if is_many(size) else size for axis, size in sizes.items()}
+
+        return Candidates(of(self.tiles), of(self.warps), self.vector[places], self.rereads[places])
+
     def __getitem__(self, i: int) -> Candidate:
         warps = {axis: int(many[i]) for axis, many in self.warps.items()}
         first = next(iter(warps), None)

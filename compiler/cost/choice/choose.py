@@ -12,9 +12,11 @@ from treadle.compiler.amounts import Amount, is_many, least, most
 from treadle.compiler.cost.choice.candidates import Candidate, Candidates, candidates
 from treadle.compiler.cost.choice.merit import Merit, merit
 from treadle.compiler.cost.choice.shares import part_fed, parts_fed
+from treadle.compiler.cost.choice.sharing import sharing
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.kernel.warpgroups import WARPGROUP
 from treadle.compiler.cost.levels.memory import Footprint
+from treadle.compiler.cost.levels.residents import with_residents
 from treadle.compiler.cost.reading.sketch import Sketch
 from treadle.compiler.cost.timing.lookahead import is_late
 from treadle.compiler.cost.timing.time import Estimate, Timing, estimate, timing
@@ -42,6 +44,8 @@ EXACTLY = 8
 """And so many of the best piece by piece."""
 PROMISING = 4
 """And so many that may be better, though they are not among these (`_promising`)."""
+SHARING = 3
+"""And so many of blocks that share an SM."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,27 @@ def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Tr
     ]
     if len(alike) > 1:
         alike.sort(key=lambda each: (_lasting_time(each.plan, machine, sizes), each.rank))
-    return alike[0].candidate, alike[0].estimate
+    return _or_sharing(sketch, machine, sizes, trial.candidates, alike[0])
+
+
+def _or_sharing(
+    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], found: Candidates, best: _Exact
+) -> tuple[Candidate, Estimate]:
+    """The best, or small blocks that share an SM, if these take less time by both rates, of those the fastest by the
+    rates that last: what bounds them is often L2, of whose rate a datasheet says least."""
+    known, by_sheet = _lasting_time(best.plan, machine, sizes), best.merit
+    for candidate in sharing(sketch, machine, sizes, found)[:SHARING]:
+        plan = with_residents(_plan(sketch, candidate), machine, sizes)
+        time = estimate(plan, machine, sizes)
+        if time is None or merit(time) >= by_sheet:
+            continue
+        if (lasting := _lasting_time(plan, machine, sizes)) < known:
+            best, known = _Exact(merit(time), 0, candidate, plan, time), lasting
+    return best.candidate, best.estimate
+
+
+def _plan(sketch: Sketch, candidate: Candidate) -> Plan:
+    return sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads)
 
 
 @dataclass(frozen=True)
@@ -164,7 +188,7 @@ class _Exact:
 
 def _exact(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], candidate: Candidate, rank: int) -> list[_Exact]:
     """Nothing where it does not fit after all."""
-    plan = sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads)
+    plan = _plan(sketch, candidate)
     found = estimate(plan, machine, sizes)
     return [] if found is None else [_Exact(merit(found), rank, candidate, plan, found)]
 
@@ -174,7 +198,7 @@ def _promising(
 ) -> list[_Exact]:
     """Others that may be faster still, by themselves: of many candidates at a time the last wave counts as a whole one,
     where processors that take pieces of different lengths may end together all the same."""
-    slots = machine.sms * np.where(trial.timing.in_turns, 1, most(trial.timing.blocks_per_sm, 1))
+    slots = machine.sms * most(trial.timing.blocks_per_sm, 1)
     waves = np.broadcast_to(trial.timing.blocks / slots, len(trial.candidates))
     hoped = trial.merit.time_us * most(waves, least(trial.uneven, np.ceil(waves))) / most(np.ceil(waves), 1)
     spills = np.broadcast_to(trial.merit.spills, len(trial.candidates))
@@ -261,6 +285,7 @@ def _reason(
     sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial, best: Candidate, found: Estimate
 ) -> str:
     needs = found.footprint
+    room = int(machine.shared_of_block(needs.resident))
     cut = _cut_sizes(sketch, best)
     kept = ["left operands that all steps share stay in shared memory: registers are few"] if best.rereads else []
     where = f"{sizes_text(cut) or 'nothing to cut'} in {_warps(needs)}{_sharing(sketch, best)}"
@@ -269,7 +294,7 @@ def _reason(
         f"{machine.name}, bound by {found.bottleneck}; {_rank(sketch, trial, found)} of "
         f"{int(np.sum(trial.fitting))} candidates that fit, of {len(trial.candidates)}",
         f"about {needs.registers_per_thread} of {needs.most_registers} registers a thread"
-        f"{_spilled(needs)}, {_kib(needs.shared_bytes)} of {_kib(machine.limits.shared_per_block)} KiB shared "
+        f"{_spilled(needs)}, {_kib(needs.shared_bytes)} of {_kib(room)} KiB shared "
         f"memory{_stages(trial.plan, needs)}",
         _grid(found, machine),
         *kept,
@@ -303,7 +328,10 @@ def _warps(needs: Footprint) -> str:
 def _grid(found: Estimate, machine: Machine) -> str:
     together = f", in clusters of {found.cluster}" if found.cluster else ""
     if found.in_turns:
-        return f"{found.blocks} pieces, which a block on each of {machine.sms} SMs takes one after another{together}"
+        many = found.blocks_per_sm > 1
+        each = f"{found.blocks_per_sm} blocks" if many else "a block"
+        take = f"{each} on each of {machine.sms} SMs take{'' if many else 's'} one after another"
+        return f"{found.blocks} pieces, which {take}{together}"
     held = f"{found.blocks_per_sm} on an SM (more do not fit: {found.limited_by})"
     return f"{found.blocks} block{'' if found.blocks == 1 else 's'}, {held}, {found.waves:.2f} waves{together}"
 
@@ -346,7 +374,7 @@ def _time(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Tr
     if sketch.conditional is None:
         return float(trial.timing.time_us[place])
     candidate = trial.candidates[place]
-    found = estimate(sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads), machine, sizes)
+    found = estimate(_plan(sketch, candidate), machine, sizes)
     return float(trial.timing.time_us[place]) if found is None else found.time_us
 
 

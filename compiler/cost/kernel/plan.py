@@ -243,6 +243,9 @@ class Plan:
     several, tiles can come in turn (`passes/loops/in_place.py`)."""
     limited_twice: bool = False
     """Whether conditions on positions limit a stream at both ends."""
+    resident: Amount | None = None
+    """Blocks that share an SM, since their producers give registers to the consumers (`levels/residents.py`); None
+    where that is not decided yet."""
 
     @property
     def has_products(self) -> bool:

@@ -14,7 +14,7 @@ from treadle.compiler.cost.kernel.roles import contractions_of
 from treadle.compiler.cost.kernel.work import multiply_format
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
-from treadle.dialects.cuda.roles import MOST_REGISTERS
+from treadle.dialects.cuda.roles import MOST_REGISTERS, register_cap
 from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
@@ -23,7 +23,7 @@ from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
 from treadle.passes.speculation.registers import OTHER_REGISTERS
-from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, REGISTERS, most_columns
+from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, MOST_SHARING, REGISTERS, most_columns, shares_of_blocks
 
 IN_ORDER_FROM = 90
 """The first capability whose tensor cores leave no time for what is computed beside them."""
@@ -123,7 +123,7 @@ def takes_powers_first(plan: Plan, machine: Machine, shared_bytes: Amount) -> Am
             before = before + words
             again = again + (words if tile.role == "passing" and tile.width < 4 else 0)
     held = before + again
-    alone = plan.warp_count == WARPGROUP  # else roles share out all registers
+    alone = (plan.warp_count == WARPGROUP) & (shared_by(plan) == 1)  # else roles share out all registers
     warps = plan.warp_count + WARPGROUP
     without = machine.blocks_on_sm(warps, rounded(before), shared_bytes)
     as_many = machine.blocks_on_sm(warps, rounded(held), shared_bytes) >= without
@@ -149,7 +149,7 @@ LANES_OF_ROW = 4
 """Of a fragment."""
 
 
-def waited_in_scores(reductions: int, columns: Amount) -> Amount:
+def waited_in_scores(reductions: Amount, columns: Amount) -> Amount:
     """Clocks of a step for which a warp has nothing that it can issue, where it reduces scores of so many columns so
     often: each maximum and each sum needs the one before."""
     return SCORES_LATENCY + reductions * ceil_div(columns, LANES_OF_ROW) * (FLOAT_LATENCY - ROWS_OF_LANE)
@@ -166,11 +166,21 @@ def granted_registers(plan: Plan, machine: Machine) -> Amount:
     groups = plan.warp_count // WARPGROUP
     shares = {**REGISTERS, **BY_LANES} if any(issue.kind == "lanes" for issue in plan.issues) else REGISTERS
     granted = sum((groups == count) * (consumer or MOST_REGISTERS) for count, (_, consumer) in shares.items())
+    for blocks in range(2, MOST_SHARING + 1):
+        granted = choice(shared_by(plan) == blocks, shares_of_blocks(blocks)[1], granted)
     return least(granted, machine.limits.registers_per_thread)
 
 
 def registers_at_launch(plan: Plan) -> Amount:
-    """Of any thread of several warpgroups when the block starts: what its roles then share out is all of them, however
-    many a machine has."""
+    """Of any thread when the block starts, where its roles then share them out: all that a machine has, of several
+    warpgroups or of several blocks."""
     groups = plan.warp_count // WARPGROUP
-    return sum((groups == count) * registers for count, registers in AT_LAUNCH.items())
+    found = sum((groups == count) * registers for count, registers in AT_LAUNCH.items())
+    for blocks in range(2, MOST_SHARING + 1):
+        found = choice(shared_by(plan) == blocks, register_cap(2 * WARPGROUP * WARP, blocks), found)
+    return found
+
+
+def shared_by(plan: Plan) -> Amount:
+    """How many blocks share an SM since their roles move registers; 1 where that is not so, or not decided."""
+    return 1 if plan.resident is None else plan.resident

@@ -12,7 +12,13 @@ from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, mo
 from treadle.compiler.cost.kernel.issue import VECTOR
 from treadle.compiler.cost.kernel.plan import LEAVING, Plan, Tile, row_of
 from treadle.compiler.cost.kernel.promotion import promoted_parts
-from treadle.compiler.cost.kernel.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers, registers_at_launch
+from treadle.compiler.cost.kernel.warpgroups import (
+    WARPGROUP,
+    are_of_warpgroups,
+    granted_registers,
+    registers_at_launch,
+    shared_by,
+)
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import FIRST_WITH_ASYNCHRONOUS_COPIES, WARP
 from treadle.dialects.cuda.boxes import SPANS
@@ -129,6 +135,8 @@ class Footprint:
     """Of each thread, when the block starts: roles may move them then."""
     most_registers: Amount = 255
     """That a thread which computes can have."""
+    resident: Amount = 1
+    """Blocks that share an SM since their roles move registers."""
 
     @property
     def fits(self) -> Amount:
@@ -160,17 +168,19 @@ def footprint(plan: Plan, machine: Machine) -> Footprint:
     spilled = spilled + choice(needed <= squeezed, _lacking(plan, machine), 0)
     stages = stages_on(plan, machine)
     producers = choice(grouped, WARPGROUP, 0)
-    # More than one warpgroup that computes: the block takes all that its roles share out.
-    taken = choice(grouped & (plan.warp_count > WARPGROUP), registers_at_launch(plan), needed)
+    # Of several warpgroups that compute, or several blocks of one: all that their roles share out.
+    resident = shared_by(plan)
+    share_out = grouped & ((plan.warp_count > WARPGROUP) | (resident > 1))
+    taken = choice(share_out, registers_at_launch(plan), needed)
     size = shared_bytes(plan, stages, grouped) + choice(grouped, ring_bytes(plan, stages), 0)
-    return Footprint(plan.warp_count, stages, size, needed, spilled, producers, taken, limit)
+    return Footprint(plan.warp_count, stages, size, needed, spilled, producers, taken, limit, resident)
 
 
 def stages_on(plan: Plan, machine: Machine) -> Amount:
     """How many pieces of each streamed tile are in shared memory at once: as `pipelining` decides it."""
     if machine.capability < FIRST_WITH_ASYNCHRONOUS_COPIES or not any(tile.role == "staged" for tile in plan.tiles):
         return 1
-    room = machine.limits.shared_per_block
+    room = room_of_tiles(plan, machine)
     alone = choice(shared_bytes(plan, STAGES) <= room, STAGES, 1)
     if not is_any(grouped := are_of_warpgroups(plan, machine)):
         return alone
@@ -178,6 +188,14 @@ def stages_on(plan: Plan, machine: Machine) -> Amount:
     for stages in sorted(RING_STAGES):
         of_roles = choice(shared_bytes(plan, stages, True) + ring_bytes(plan, stages) <= room, stages, of_roles)
     return choice(grouped, of_roles, alone)
+
+
+def room_of_tiles(plan: Plan, machine: Machine) -> Amount:
+    """Bytes of shared memory for the tiles of a block. Beside others that its roles share an SM with, its results have
+    a place of their own, since it takes pieces in turns."""
+    resident = shared_by(plan)
+    leaving = sum(bytes_of_tile(tile, True) for tile in plan.tiles if tile.role in LEAVING and tile.width < WORD)
+    return machine.shared_of_block(resident) - choice(resident > 1, leaving, 0)
 
 
 def comes_in_turn(plan: Plan, machine: Machine) -> Amount:

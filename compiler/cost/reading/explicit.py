@@ -61,6 +61,7 @@ from treadle.compiler.cost.reading.stream_limits import (
     fed_of_stream,
     is_stream_limited_twice,
 )
+from treadle.dialects.cuda.kernel import blocks_that_share
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -76,7 +77,7 @@ LASTING = ("carried", "row", "state", "repairing", "column", "bound", "value", *
 def plan_of_explicit(kernel: KernelOp) -> Plan:
     walk = Walk(kernel)
     walk.block(kernel.body.block)
-    return walk.plan()
+    return replace(walk.plan(), resident=blocks_that_share(kernel))
 
 
 @dataclass

@@ -1,5 +1,5 @@
 """How long a grid of blocks keeps the processors busy: blocks run in waves, as many on an SM at a time as it holds, or
-a block on each SM takes one piece after another, if that takes less time."""
+as many blocks as run at a time take one piece after another, if that takes less time."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class Grid:
         if not np.any(turns):
             return in_waves, turns
         in_turns, begun = self._in_turns()
-        by_piece = choice(turns & (self.resident == 1), begun, in_waves)
-        turns = turns & (in_turns < by_piece if self.made is None else self.made.in_turns)
+        by_piece = choice(turns & (self.resident == self.needs.resident), begun, in_waves)
+        # Blocks that share an SM have room for what leaves beside their tiles: nothing is left to gain without turns.
+        are_faster = (in_turns < by_piece) | (self.needs.resident > 1)
+        turns = turns & (are_faster if self.made is None else self.made.in_turns)
         return choice(turns, in_turns, by_piece), turns
 
     def _in_waves(self) -> Amount:
@@ -72,8 +74,8 @@ class Grid:
         return choice(lone, first, clocks), first
 
     def _in_turns(self) -> tuple[Amount, Amount]:
-        """Where a block on each SM takes the pieces, and where it takes one only and the next block begins when it has
-        ended, as it does where an SM holds one."""
+        """Where as many blocks as run at a time take the pieces, and where each takes one only and the next begins when
+        it has ended."""
         plan, machine, piece = self.plan, self.machine, self.round.piece
         overlaps = self.made is None or self.made.pieces_overlap
         twice = holds_twice(plan, self.needs.shared_bytes, machine) & (self.made is None or self.made.twice)
@@ -81,17 +83,20 @@ class Grid:
         lost = lost + exposed_loops(
             plan, machine, self.sizes, piece, self._waited, self.powers_first, self._tested_first
         )
+        beside, slots = self.needs.resident, self.machine.sms * self.needs.resident
+        lost = lost / beside  # others of the SM hide the rest
         following = replace(self.round, fill=0, exposed=self._drained + lost)
-        warps = ceil_div(self.needs.warps, SUB_PARTITIONS)
-        filled = following.clocks(warps) + waits_for_tiles(plan, machine, piece, overlaps, twice)
+        warps = ceil_div(beside * self.needs.warps, SUB_PARTITIONS)
+        filled = following.clocks(warps)
+        filled = filled + waits_for_tiles(plan, machine, piece, overlaps, twice) / beside
         begins = replace(self.round, exposed=self._drained + self._ends)
         warps = most(1, warps)
         first = most(begins.clocks(warps), begins.first(warps))
         if share := self._uneven_share(self.resident, True):
-            begun = first * self._uneven_share(1, False) * self.blocks / machine.sms
-            return first + (share * self.blocks / machine.sms - 1) * filled, begun
-        in_turns = clocks_in_turns(first, filled, self.blocks, machine)
-        return in_turns, clocks_in_turns(first, first, self.blocks, machine)
+            begun = first * self._uneven_share(beside, False) * self.blocks / slots
+            return first + (share * self.blocks / slots - 1) * filled, begun
+        in_turns = clocks_in_turns(first, filled, self.blocks, slots)
+        return in_turns, clocks_in_turns(first, first, self.blocks, slots)
 
     def filled_by_others(self, on_sms: Amount, memory: Amount) -> Amount:
         """Without products: threads wait for what their block loads, so that device memory works or the block computes;

@@ -131,7 +131,12 @@ def round_of(
     fill = begin_clocks(machine)
     if machine.counts_ends:
         fill = fill + choice(grouped, clocks_of_ends(plan, machine), 0)
-    waited = plan.steps(sizes) * waited_of_step(plan) if computes_in_order(plan, machine) else 0
+    alone = needs.resident == 1
+    waited: Amount = 0
+    if computes_in_order(plan, machine):
+        # Beside other blocks no warpgroup has its turn: one that takes powers first waits for no maximum.
+        known = choice(powers_first & (needs.resident > 1), 1, 0)
+        waited = plan.steps(sizes) * waited_of_step(plan, known)
     waits, idle = _waits(plan, machine, sizes, clocks, needs, products)
     return Round(
         (products, scalars),
@@ -141,7 +146,7 @@ def round_of(
         waits=waits + choice(grouped, waited, 0),
         computed=share * in_order,
         waited=waited,
-        orderly=grouped,
+        orderly=grouped & alone,
         idle=idle,
         runs_on=powers_first & machine.counts_ends,
     )
@@ -199,9 +204,10 @@ def _waits(
     return waits, choice(is_fed, 0, steps * alone)
 
 
-def waited_of_step(plan: Plan) -> Amount:
-    """Clocks of a step for which a warp that computes scores has nothing to issue."""
-    reductions = sum(tile.role == "row" for tile in plan.tiles)
+def waited_of_step(plan: Plan, known: Amount = 0) -> Amount:
+    """Clocks of a step for which a warp that computes scores has nothing to issue; `known`: how many reductions nothing
+    waits for."""
+    reductions = sum(tile.role == "row" for tile in plan.tiles) - known
     return waited_in_scores(reductions, plan.streams[-1].size if plan.streams else 0)
 
 

@@ -38,7 +38,7 @@ class Estimate:
     """What keeps an SM from holding more blocks: `registers`, `shared memory` or `threads`."""
     waves: float
     in_turns: bool = False
-    """Whether a block on each SM takes one piece after another."""
+    """Whether as many blocks as run at a time take one piece after another."""
     by_piece: bool = False
     """Whether it could, but blocks of their own, several on an SM, take less time."""
     cluster: Shape[str] | None = None
@@ -59,7 +59,7 @@ class Timing:
     blocks: Amount
     blocks_per_sm: Amount
     in_turns: Amount
-    """Whether a block on each SM takes one piece after another."""
+    """Whether as many blocks as run at a time take one piece after another."""
     cluster: Amount
     """The number of the cluster among `clusters.shapes_of`, from 1 on; 0 for none."""
 
@@ -78,7 +78,8 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     round_ = round_of(plan, machine, sizes, clocks, needs, powers_first)
     grid = Grid(plan, machine, sizes, made, needs, blocks, round_, powers_first)
     on_sms, turns = grid.clocks()
-    slots = choice(turns, machine.sms, machine.sms * most(grid.resident, 1))
+    at_a_time = choice(turns, needs.resident, most(grid.resident, 1))
+    slots = machine.sms * at_a_time
     traffic = traffic_clocks(plan, machine, sizes, slots, turns, spared)
     if not plan.has_products:
         on_sms = grid.filled_by_others(on_sms, traffic["device memory"])
@@ -90,7 +91,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
         in_us,
         needs,
         blocks,
-        choice(grid.resident > 0, choice(turns, 1, grid.resident), 0),
+        choice(grid.resident > 0, at_a_time, 0),
         turns,
         cluster,
     )
@@ -107,7 +108,7 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made 
     if in_turns:
         twice = made is None or made.twice
         needs = replace(needs, shared_bytes=int(bytes_in_turns(plan, needs.shared_bytes, machine, twice)))
-    slots = machine.sms * (1 if in_turns else found.blocks_per_sm)
+    slots = machine.sms * found.blocks_per_sm
     return Estimate(
         time_us=float(found.time_us),
         bottleneck=_bottleneck(found.units_us, found.time_us),

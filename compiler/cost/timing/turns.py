@@ -13,7 +13,7 @@ import numpy as np
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.kernel.leaving import leave_by_tensor_copies, takes_a_place
 from treadle.compiler.cost.kernel.plan import LEAVING, Pieces, Plan, Tile
-from treadle.compiler.cost.kernel.warpgroups import are_of_warpgroups
+from treadle.compiler.cost.kernel.warpgroups import are_of_warpgroups, shared_by
 from treadle.compiler.cost.levels.memory import bytes_of_tile
 from treadle.compiler.cost.reading.fed import Fed
 from treadle.compiler.cost.timing.tile_order import (
@@ -44,7 +44,7 @@ def can_take_turns(plan: Plan, machine: Machine, blocks: Amount, shared_bytes: A
         return False
     grouped = are_of_warpgroups(plan, machine) & leave_by_tensor_copies(plan)
     room = [has_room for _, has_room in _rooms(plan, shared_bytes, machine)]
-    return grouped & (blocks > machine.sms) & (sum(room) > 0)
+    return grouped & (blocks > machine.sms * shared_by(plan)) & (sum(room) > 0)
 
 
 def bytes_in_turns(plan: Plan, shared_bytes: Amount, machine: Machine, twice: bool = True) -> Amount:
@@ -65,7 +65,7 @@ def _with_places(plan: Plan, shared_bytes: Amount, machine: Machine) -> tuple[Am
     for tile in plan.tiles:
         if tile.role == "shared":
             another = bytes_of_tile(tile, True) + 2 * BARRIER_BYTES
-            fits = size + another <= machine.limits.shared_per_block
+            fits = size + another <= machine.shared_of_block(shared_by(plan))
             size, all_twice = size + choice(fits, another, 0), all_twice & fits
     return size, all_twice
 
@@ -86,7 +86,7 @@ def _rooms(plan: Plan, shared_bytes: Amount, machine: Machine) -> Iterator[tuple
         are_cut: Amount = True
         for tile, takes_place in leaving:
             are_cut = are_cut & choice(takes_place, _leaves_in(tile, parts), True)
-        yield size, are_cut & (size <= machine.limits.shared_per_block)
+        yield size, are_cut & (size <= machine.shared_of_block(shared_by(plan)))
 
 
 def _leaves_in(tile: Tile, parts: int) -> Amount:
@@ -102,9 +102,10 @@ def _leaves_in(tile: Tile, parts: int) -> Amount:
     return (boxes > 0) & (boxes % parts == 0)
 
 
-def clocks_in_turns(first: Amount, filled: Amount, blocks: Amount, machine: Machine) -> Amount:
-    """Of the block that takes most pieces: each but the first finds its tiles there when it begins."""
-    return first + (ceil_div(blocks, machine.sms) - 1) * filled
+def clocks_in_turns(first: Amount, filled: Amount, blocks: Amount, slots: Amount) -> Amount:
+    """Of the block that takes most pieces, of as many as run at a time: each but the first finds its tiles there when
+    it begins."""
+    return first + (ceil_div(blocks, slots) - 1) * filled
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def uneven_share(
 ) -> float:
     """How many times its even share the processor does that has most to do, of pieces that conditions make differ; 0
     where they do not, or it is not known how, or a machine that holds so many blocks on an SM holds all, or none."""
-    slots = machine.sms * (1 if in_turns else resident)
+    slots = machine.sms * (shared_by(plan) if in_turns else resident)
     if not any(isinstance(each.fed, Fed) for each in plan.transfers):
         return 0.0  # also of many candidates at a time
     if not slots or plan.blocks(sizes) <= slots:

@@ -1,0 +1,64 @@
+"""How many blocks of one consumer warpgroup share an SM, since their producers give registers to the consumers.
+
+A consumer of one warpgroup computes scores or multiplies: only blocks beside it fill the other unit meanwhile, and
+nothing sets them apart as warpgroups of one block are, which wait for the same tiles. Where a thread needs more than
+128 registers, an SM holds one such block, and two where it needs fewer. A producer that copies needs 32: what it gives
+back leaves 128 for each consumer of three blocks. They take pieces in turns (`passes/cuda_persist.py`), as fewer larger
+ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from treadle.compiler.amounts import Amount, choice, is_any, least, most
+from treadle.compiler.cost.kernel.plan import Plan
+from treadle.compiler.cost.kernel.warpgroups import WARPGROUP, are_of_warpgroups
+from treadle.compiler.cost.levels.memory import footprint, registers, ring_bytes, room_of_tiles, shared_bytes
+from treadle.compiler.machines import Machine
+from treadle.dialects.cuda.tiles import WORD
+from treadle.passes.warps.laws import MOST_SHARING, most_columns_beside, shares_of_blocks
+
+SPARE = 8
+"""Registers of a consumer beyond what the model counts: for what ptxas holds beside, of which roles give no more."""
+
+LEAST_STAGES = 2
+"""Places of a streamed tile: with one a producer brings nothing ahead."""
+
+
+def with_residents(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Plan:
+    """The plan, in which it is decided how many blocks share an SM."""
+    if plan.resident is not None:
+        return plan
+    blocks, found = plan.blocks(sizes), 1
+    alone = are_of_warpgroups(plan, machine) & (plan.warp_count == WARPGROUP) & (blocks >= 2 * machine.sms)
+    if not is_any(alone) or not _only_tensor_copies(plan):
+        return replace(plan, resident=1)
+    held = footprint(plan, machine).blocks_on(machine)
+    for resident in range(2, MOST_SHARING + 1):
+        fits = _fits(replace(plan, resident=resident), machine, resident)
+        found = choice(alone & fits & (held < resident) & (blocks >= resident * machine.sms), resident, found)
+    return replace(plan, resident=found)
+
+
+def _only_tensor_copies(plan: Plan) -> bool:
+    """Whether the producer does nothing but start copies of operands: with lines to copy, or entries and limits to
+    load, which are words, it needs its registers."""
+    by_lanes = any(issue.kind == "lanes" for issue in plan.issues)
+    words = any(each.width >= WORD for each in plan.transfers if not each.saves)
+    return not by_lanes and not words and not any(tile.role == "listed" for tile in plan.tiles)
+
+
+def _fits(plan: Plan, machine: Machine, resident: int) -> Amount:
+    """Whether so many blocks have room for their registers, for the sums of a product among those of the start, and for
+    tiles that come ahead."""
+    accumulators = (tile.elements for tile in plan.tiles if tile.role in ("carried", "passing") and tile.width == 4)
+    rows = least(*(pieces.size for pieces in plan.groups if pieces.axis == plan.row))
+    columns = most(0, *accumulators) / rows
+    size = shared_bytes(plan, LEAST_STAGES, True) + ring_bytes(plan, LEAST_STAGES)
+    _, granted = shares_of_blocks(resident)
+    return (
+        (registers(plan, machine) + SPARE <= granted)
+        & (columns <= most_columns_beside(resident))
+        & (size <= room_of_tiles(plan, machine))
+    )
