@@ -20,7 +20,7 @@ from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import blocks_that_share
 from treadle.dialects.hierarchy.schedule import derivation_of
-from treadle.passes.warps.laws import MOST_SHARING, shares_of_blocks
+from treadle.passes.warps.laws import OF_PRODUCER, shares_of_blocks
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.interpreter import entry_function
 from treadle.runtime.nvcc import compile_cubin
@@ -29,10 +29,12 @@ programs = benchmark("programs")
 H100 = load_machine("h100")
 MANY = {"b": 32, "h": 32, "q": 512, "x": 512}
 CAUSAL = programs.attention(64, MANY, example="attention_causal")
+EIGHT = {"b": 8, "h": 32}
 SEVERAL = [
     pytest.param(CAUSAL, 3, id="causal"),
-    pytest.param(programs.attention(64, {**MANY, "b": 8, "h": 16}, example="attention_soft_cap"), 2, id="soft-cap"),
-    pytest.param(programs.example("attention_f8", {**MANY, "b": 8, "h": 16}), 2, id="f8"),
+    pytest.param(programs.attention(64, {**EIGHT, "q": 256, "x": 256}, example="attention_soft_cap"), 3, id="soft-cap"),
+    pytest.param(programs.attention(64, {**EIGHT, "q": 1024, "x": 1024}, example="attention_gqa"), 3, id="groups"),
+    pytest.param(programs.example("attention_f8", {**EIGHT, "q": 256, "x": 256}), 3, id="f8"),
 ]
 
 
@@ -75,7 +77,7 @@ def test_lanes_that_copy_keep_their_registers() -> None:
         assert (blocks_that_share(kernel), roles.registers) == (1, (0, 0))
 
 
-@pytest.mark.parametrize("blocks", range(2, MOST_SHARING + 1))
+@pytest.mark.parametrize("blocks", OF_PRODUCER)
 def test_roles_share_out_all_registers(blocks: int) -> None:
     given, taken = shares_of_blocks(blocks)
     assert given % 8 == taken % 8 == 0

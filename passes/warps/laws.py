@@ -52,11 +52,12 @@ BY_LANES = {2: (56, 224), 3: (56, 152)}
 32 or 40 registers for these ptxas 13.0 spills up to 92 bytes of them; consumers whose registers the model estimates at
 223 to 235, of 240, spill nothing with 224."""
 
-OF_PRODUCER = {2: 40, 3: 32}
+OF_PRODUCER = {3: 32}
 """Registers of a thread of the producer in blocks of one consumer warpgroup, by how many share a multiprocessor: with
-24 ptxas 13.0 spills 8 bytes of heads of 40. Of four blocks each consumer would have 104: of heads of 64 in steps of 64
-keys it spills 176 bytes, and steps of 48 took 153 us where three of 64 took 133 (causal attention of 512, H100)."""
-MOST_SHARING = max(OF_PRODUCER)
+24 ptxas 13.0 spills 8 bytes of heads of 40. Of two blocks each consumer would have 216; they were no faster than larger
+ones where streams are short, and slower where they are long: heads of 40, 4096 keys, took 322 us where three warpgroups
+of a block took 266. Of four it would have 104: of heads of 64 in steps of 64 keys ptxas spills 176 bytes, and steps of
+48 took 153 us where three blocks took 133 in steps of 64 (causal attention of 512; all on an H100)."""
 
 
 def shares_of_blocks(blocks: int) -> tuple[int, int]:

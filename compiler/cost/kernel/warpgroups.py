@@ -23,7 +23,7 @@ from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
 from treadle.passes.speculation.registers import OTHER_REGISTERS
-from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, MOST_SHARING, REGISTERS, most_columns, shares_of_blocks
+from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, OF_PRODUCER, REGISTERS, most_columns, shares_of_blocks
 
 IN_ORDER_FROM = 90
 """The first capability whose tensor cores leave no time for what is computed beside them."""
@@ -166,7 +166,7 @@ def granted_registers(plan: Plan, machine: Machine) -> Amount:
     groups = plan.warp_count // WARPGROUP
     shares = {**REGISTERS, **BY_LANES} if any(issue.kind == "lanes" for issue in plan.issues) else REGISTERS
     granted = sum((groups == count) * (consumer or MOST_REGISTERS) for count, (_, consumer) in shares.items())
-    for blocks in range(2, MOST_SHARING + 1):
+    for blocks in OF_PRODUCER:
         granted = choice(shared_by(plan) == blocks, shares_of_blocks(blocks)[1], granted)
     return least(granted, machine.limits.registers_per_thread)
 
@@ -176,7 +176,7 @@ def registers_at_launch(plan: Plan) -> Amount:
     warpgroups or of several blocks."""
     groups = plan.warp_count // WARPGROUP
     found = sum((groups == count) * registers for count, registers in AT_LAUNCH.items())
-    for blocks in range(2, MOST_SHARING + 1):
+    for blocks in OF_PRODUCER:
         found = choice(shared_by(plan) == blocks, register_cap(2 * WARPGROUP * WARP, blocks), found)
     return found
 

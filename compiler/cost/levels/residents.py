@@ -17,7 +17,7 @@ from treadle.compiler.cost.kernel.warpgroups import WARPGROUP, are_of_warpgroups
 from treadle.compiler.cost.levels.memory import footprint, registers, ring_bytes, room_of_tiles, shared_bytes
 from treadle.compiler.machines import Machine
 from treadle.dialects.cuda.tiles import WORD
-from treadle.passes.warps.laws import MOST_SHARING, most_columns_beside, shares_of_blocks
+from treadle.passes.warps.laws import OF_PRODUCER, most_columns_beside, shares_of_blocks
 
 SPARE = 8
 """Registers of a consumer beyond what the model counts: for what ptxas holds beside, of which roles give no more."""
@@ -31,11 +31,13 @@ def with_residents(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Pl
     if plan.resident is not None:
         return plan
     blocks, found = plan.blocks(sizes), 1
-    alone = are_of_warpgroups(plan, machine) & (plan.warp_count == WARPGROUP) & (blocks >= 2 * machine.sms)
+    alone = (
+        are_of_warpgroups(plan, machine) & (plan.warp_count == WARPGROUP) & (blocks >= min(OF_PRODUCER) * machine.sms)
+    )
     if not is_any(alone) or not _only_tensor_copies(plan):
         return replace(plan, resident=1)
     held = footprint(plan, machine).blocks_on(machine)
-    for resident in range(2, MOST_SHARING + 1):
+    for resident in OF_PRODUCER:
         fits = _fits(replace(plan, resident=resident), machine, resident)
         found = choice(alone & fits & (held < resident) & (blocks >= resident * machine.sms), resident, found)
     return replace(plan, resident=found)
