@@ -33,7 +33,7 @@ EIGHT = {"b": 8, "h": 32}
 SEVERAL = [
     pytest.param(CAUSAL, 3, id="causal"),
     pytest.param(programs.attention(64, {**EIGHT, "q": 256, "x": 256}, example="attention_soft_cap"), 3, id="soft-cap"),
-    pytest.param(programs.attention(64, {**EIGHT, "q": 1024, "x": 1024}, example="attention_gqa"), 3, id="groups"),
+    pytest.param(programs.example("attention_mixed", {**EIGHT, "q": 256, "x": 256}), 3, id="mixed"),
     pytest.param(programs.example("attention_f8", {**EIGHT, "q": 256, "x": 256}), 3, id="f8"),
 ]
 
