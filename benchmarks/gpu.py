@@ -12,9 +12,9 @@ that is watched, and where it hangs or ends another goes on. What matters most c
 the minutes, and the result is written anew after each step, so that a run that is cut off has told what it found.
 Times are of kernels between CUDA events, in the same process, on the same numbers and in turns.
 
-`--unmeasured` begins with what no result holds (`known.py`): the suites of modules, compute-sanitizer on kernels whose
-code it has not seen, predictions of the programs with fewest rows, cases of speed without a time of that device, then
-launches, then passes left out. It replaces no result of the day.
+A run replaces no result: a second one of a day has `-2` in its name. `--unmeasured` begins with what no result holds
+(`known.py`): the suites of modules, compute-sanitizer on kernels whose code it has not seen, predictions of the
+programs with fewest rows, cases of speed without a time of that device, then launches, then passes left out.
 
 `--prepare` needs no GPU: it compiles what would be measured, keeps that in the cache ($TREADLE_CACHE), and packs it
 into a file that may be taken to the machine that has one; there, `--prepared` takes it. Results go to
@@ -148,8 +148,7 @@ class Run:
         self.chosen = chosen_by(parsed, gpu.name)
         self.ran: list[checks.Done] = []
         self.shares = UNMEASURED if parsed.unmeasured else SHARES
-        if parsed.unmeasured and results.LABEL not in os.environ:
-            os.environ[results.LABEL] = results.free_label(self.device)
+        os.environ[results.LABEL] = results.free_label(self.device, os.environ.get(results.LABEL, ""))
 
     def keep(self) -> Path:
         return results.write("gpu", self.data, self.device)

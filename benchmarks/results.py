@@ -64,10 +64,10 @@ def name_of(what: str, machine: str) -> str:
     return f"{what}-{slug(machine)}-{today()}{os.environ.get(LABEL, '')}"
 
 
-def free_label(machine: str) -> str:
-    """A label that no result of a machine has today: none, or `-2`, `-3`, ..."""
+def free_label(machine: str, label: str = "") -> str:
+    """A label that no result of a machine has today: as given, or with `-2`, `-3`, ... behind."""
     names = [path.stem for folder in {KEPT, RESULTS} for path in folder.glob(f"*-{slug(machine)}-{today()}*")]
-    labels = ["", *(f"-{number}" for number in range(2, len(names) + 3))]
+    labels = [label, *(f"{label}-{number}" for number in range(2, len(names) + 3))]
     return next(label for label in labels if not any(name.endswith(f"{today()}{label}") for name in names))
 
 

@@ -81,6 +81,10 @@ def test_no_result_of_the_day_is_replaced(folder: Path, monkeypatch: pytest.Monk
     assert second != first
     assert second.name.endswith("-2.json")
     assert results.free_label(DEVICE) == "-3"
+    assert results.free_label(DEVICE, "-evening") == "-evening"
+    monkeypatch.setenv(results.LABEL, "-evening")
+    results.write("gpu", {}, DEVICE)
+    assert results.free_label(DEVICE, "-evening") == "-evening-2"
 
 
 def test_parts_run_in_the_order_of_what_nobody_measured(
