@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntAttr, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
-from treadle.compiler.cost import Choice, choose, nearest, sketch_of
+from treadle.compiler.cost import Choice, Stated, choose, nearest, sketch_of
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.numerals import whole_number
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
-from treadle.dialects.cuda.kernel import BY_PIECE, SHARE
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
@@ -30,10 +30,13 @@ from treadle.passes.kernels.roles import roles_of
 
 @dataclass(frozen=True)
 class HierarchyChooseSizesPass(ModulePass):
-    """Fill in every `?` of the schedules, and the warps: of the candidates that fit the machine of the module,
-    the one with the least estimated time at the default sizes. `group` and `stream` fix sizes beforehand,
-    as in `hierarchy-choose-sizes{group="q=64" stream="x=32"}`; a size that the schedule states already is
-    kept. With `kernel` only that kernel is decided. The derivation gets the reasons. Before:
+    """Fill in every `?` of the schedules, the warps and how blocks take the pieces: of the candidates that fit the
+    machine of the module, the one with the least estimated time at the default sizes. What the schedule states already
+    is kept. Options state more beforehand: `group` and `stream` sizes, `warps` how many lie along which axis, `left`
+    whether left operands that all steps share stay in shared memory, `cluster` what each block of a cluster has of an
+    axis that they share, and `turns` how many blocks of a processor take pieces one after another (0: each piece has
+    its own), as in `hierarchy-choose-sizes{group="q=64" stream="x=32" warps="q=4" turns=3}`. With `kernel` only that
+    kernel is decided. The derivation gets the reasons. Before:
 
     ```
     !A = tensor<?x?xf16, #diagram.array<[m, k]>>
@@ -77,13 +80,19 @@ class HierarchyChooseSizesPass(ModulePass):
     group: str | None = None
     stream: str | None = None
     kernel: str = ""
+    warps: str | None = None
+    left: Literal["registers", "shared"] | None = None
+    cluster: str | None = None
+    turns: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         try:
-            group, stream = parse_pieces("group", self.group), parse_pieces("stream", self.stream)
+            given = {key: parse_pieces(key, text) for key, text in self._pieces().items()}
             machine = machine_of(op)
         except TreadleError as error:
             raise Refusal(op, error.message) from error
+        if self.turns is not None and self.turns < 0:
+            raise Refusal(op, f"{self.turns} blocks of a processor cannot take turns: use 0 or more")
         kernels = [
             kernel
             for kernel in op.walk()
@@ -94,10 +103,36 @@ class HierarchyChooseSizesPass(ModulePass):
             if not kernels:
                 raise Refusal(op, f"there is no kernel @{self.kernel} whose sizes are to be chosen")
         schedules = [kernel.schedule for kernel in kernels if kernel.schedule is not None]
-        _check_known(op, "group", group, {axis for s in schedules for axis in s.group.as_dict()})
-        _check_known(op, "stream", stream, {axis for s in schedules for axis in s.stream.as_dict()})
+        for key, sizes in given.items():
+            _check_known(op, key, sizes, {axis for schedule in schedules for axis in _axes(key, schedule)})
         for kernel, schedule in zip(kernels, schedules, strict=True):
-            _decide(kernel, schedule, machine, group, stream)
+            _decide(kernel, schedule, self._stated(schedule, given), machine)
+
+    def _pieces(self) -> dict[str, str | None]:
+        return {"group": self.group, "stream": self.stream, "warps": self.warps, "cluster": self.cluster}
+
+    def _stated(self, schedule: ScheduleAttr, given: Mapping[str, Mapping[str, int]]) -> ScheduleAttr:
+        """The schedule with what the options state of its own axes."""
+        own = {
+            key: {axis: size for axis, size in sizes.items() if axis in _axes(key, schedule)}
+            for key, sizes in given.items()
+        }
+        return schedule.but(
+            group=schedule.group.as_dict() | own["group"],
+            stream=schedule.stream.as_dict() | own["stream"],
+            warps=own["warps"] or None,
+            cluster=own["cluster"] or None,
+            left=self.left,
+            turns=self.turns,
+        )
+
+
+def _axes(key: str, schedule: ScheduleAttr) -> Collection[str]:
+    """The axes of a schedule of which an option may say something."""
+    if key == "warps":
+        return schedule.tile_sizes().keys()
+    part = {"group": schedule.group, "stream": schedule.stream, "cluster": schedule.whole}[key]
+    return part.as_dict().keys()
 
 
 def parse_pieces(option: str, text: str | None) -> dict[str, int]:
@@ -126,47 +161,35 @@ def _check_known(module: ModuleOp, option: str, given: Mapping[str, int], axes: 
             raise Refusal(module, f"option '{option}' names axis '{axis}', which no kernel treats so (axes: {known})")
 
 
-def _decide(
-    kernel: KernelOp,
-    schedule: ScheduleAttr,
-    machine: Machine,
-    group: Mapping[str, int],
-    stream: Mapping[str, int],
-) -> None:
+def _decide(kernel: KernelOp, schedule: ScheduleAttr, stated: ScheduleAttr, machine: Machine) -> None:
     if schedule.is_decided and schedule.warps.as_dict():
         return
-    choice = choice_for(kernel, schedule, machine, {**group, **stream})
+    choice = choice_for(kernel, stated, machine)
     function = _function_of(kernel)
-    kernel.schedule = _schedule(choice, schedule)
-    if choice.estimate.by_piece:
-        kernel.attributes[BY_PIECE] = UnitAttr()
-    if (resident := int(choice.estimate.footprint.resident)) > 1:
-        kernel.attributes[SHARE] = IntAttr(resident)
+    kernel.schedule = _schedule(choice, stated)
     if function is not None:
         note(function, "choose sizes", f"@{kernel.kernel_name.data}", "cost model", choice.reason)
 
 
-def choice_for(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine, given: Mapping[str, int]) -> Choice:
-    """The sizes that the cost model chooses for a kernel with this schedule, where neither the schedule states them nor
-    they are given (Refusal). What was chosen for a kernel that is the same but for the names of its values is chosen
-    again: passes ask of one kernel many times, of which most are copies that they try something on."""
-    called = structure_as_called(kernel, schedule, _defaults(_function_of(kernel)))
-    key = (called, id(machine), tuple(sorted(given.items())))
+def choice_for(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine) -> Choice:
+    """The sizes that the cost model chooses for a kernel with this schedule, where that does not state them (Refusal).
+    What was chosen for a kernel that is the same but for the names of its values is chosen again: passes ask of one
+    kernel many times, of which most are copies that they try something on."""
+    key = (structure_as_called(kernel, schedule, _defaults(_function_of(kernel))), id(machine))
     if (known := _CHOSEN.get(key)) is None:
-        known = remember(_CHOSEN, key, (machine, _choose(kernel, schedule, machine, given)))
+        known = remember(_CHOSEN, key, (machine, _choose(kernel, schedule, machine)))
     return known[1]
 
 
-_CHOSEN: dict[tuple[Structure, int, tuple[tuple[str, int], ...]], tuple[Machine, Choice]] = {}
+_CHOSEN: dict[tuple[Structure, int], tuple[Machine, Choice]] = {}
 """With the machine, so that no other one gets its identity. Refusals name the kernel, so they are not kept."""
 
 
-def _choose(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine, given: Mapping[str, int]) -> Choice:
+def _choose(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine) -> Choice:
     _check_whole(kernel, schedule)
     sketch = sketch_of(kernel, schedule)
-    fixed = _stated(schedule) | {axis: size for axis, size in given.items() if axis in (*sketch.group, sketch.stream)}
     try:
-        return choose(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), fixed)
+        return choose(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), *_stated(schedule))
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
 
@@ -180,14 +203,18 @@ def nearest_for(kernel: KernelOp, machine: Machine, count: int) -> list[tuple[di
     _check_whole(kernel, schedule)
     sketch = sketch_of(kernel, schedule)
     try:
-        return nearest(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), _stated(schedule), count)
+        sizes = likely_sizes(sketch.sizes, _function_of(kernel))
+        return nearest(sketch, machine, sizes, *_stated(schedule), count)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
 
 
-def _stated(schedule: ScheduleAttr) -> dict[str, int]:
+def _stated(schedule: ScheduleAttr) -> tuple[dict[str, int], Stated]:
+    """The sizes of groups and of the stream that a schedule states, and what else it does."""
     cut = {**schedule.group.as_dict(), **schedule.stream.as_dict()}
-    return {axis: size for axis, size in cut.items() if size != UNDECIDED}
+    turns = None if schedule.turns.data == UNDECIDED else schedule.turns.data
+    beside = Stated(schedule.warps.as_dict(), schedule.left.data, schedule.cluster.as_dict(), turns)
+    return {axis: size for axis, size in cut.items() if size != UNDECIDED}, beside
 
 
 def _function_of(kernel: KernelOp) -> FuncOp | None:
@@ -236,4 +263,5 @@ def _schedule(choice: Choice, schedule: ScheduleAttr) -> ScheduleAttr:
         subloop=schedule.subloop.as_dict(),
         cluster={axis: tiles[axis] for axis, size in whole.items() if tiles[axis] < size},
         promote=schedule.promote.as_dict(),
+        turns=UNDECIDED if choice.turns is None else choice.turns,
     )

@@ -166,7 +166,7 @@ def _time(module: ModuleOp, kernel: KernelOp, count: int) -> float:
     assert copy.schedule is not None
     apart, _ = alone(module, function_of(kernel), copy)
     try:
-        choice = choice_for(copy, copy.schedule, machine_of(apart), {})
+        choice = choice_for(copy, copy.schedule, machine_of(apart))
     except (PassFailedException, TreadleError):
         return inf
     return choice.estimate.time_us

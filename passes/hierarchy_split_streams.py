@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.choice.choose import sizes_text
+from treadle.compiler.cost.choice.reasons import sizes_text
 from treadle.compiler.cost.timing.time import Estimate, least_time
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of

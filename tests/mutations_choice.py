@@ -8,13 +8,13 @@ from mutated import Mutation
 MUTATIONS: dict[str, Mutation] = {
     "choose: the worst of the best": (
         "compiler/cost/choice/choose",
-        "return _or_sharing(sketch, machine, sizes, trial.candidates, alike[0])",
-        "return max(ranked, key=lambda each: each.merit).candidate, alike[0].estimate",
+        "    return alike[0]\n",
+        "    return max(ranked, key=lambda each: each.merit)\n",
     ),
     "choose: the slowest first": (
-        "compiler/cost/choice/choose",
-        "np.floor(np.log(its.time_us / _least(trial)) / SAME),",
-        "-np.floor(np.log(its.time_us / _least(trial)) / SAME),",
+        "compiler/cost/choice/trial",
+        "np.floor(np.log(its.time_us / trial.least_time) / SAME),",
+        "-np.floor(np.log(its.time_us / trial.least_time) / SAME),",
     ),
     "choose: not for the sizes of the program": (
         "hierarchy_choose_sizes",
@@ -23,18 +23,18 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "choose: forgets what is asked of the stream": (
         "hierarchy_choose_sizes",
-        "if axis in (*sketch.group, sketch.stream)}",
-        "if axis in sketch.group}",
+        'stream=schedule.stream.as_dict() | own["stream"],',
+        "stream=schedule.stream.as_dict(),",
     ),
     "choose: forgets what is asked of the groups": (
         "hierarchy_choose_sizes",
-        "if axis in (*sketch.group, sketch.stream)}",
-        "if axis == sketch.stream}",
+        'group=schedule.group.as_dict() | own["group"],',
+        "group=schedule.group.as_dict(),",
     ),
     "choose: forgets what the schedule says already": (
         "hierarchy_choose_sizes",
-        "    fixed = _stated(schedule) | {",
-        "    fixed = {",
+        "for axis, size in cut.items() if size != UNDECIDED}, beside",
+        "for axis, size in cut.items() if size < UNDECIDED}, beside",
     ),
     "choose: one stage for all": (
         "compiler/cost/levels/memory",

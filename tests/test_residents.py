@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 from functools import cache
+from pathlib import Path
 
 import pytest
 from test_persistent import execute, made, needs_compiler, predicted
@@ -13,12 +14,15 @@ from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from benchmarking import benchmark
+from treadle.compiler.derivation.record import Recorder
+from treadle.compiler.derivation.replay import read_derivation, read_overrides
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.gates import codes_of_cubin, report_kernels
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import blocks_that_share
+from treadle.dialects.cuda.kernel import BY_PIECE, blocks_that_share
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes.warps.laws import OF_PRODUCER, shares_of_blocks
 from treadle.runtime.emulator import EmulationError
@@ -125,6 +129,58 @@ def blocks_told(module: ModuleOp) -> int:
     (reason,) = (each.reason.data for each in steps if each.rewrite.data == "choose sizes")
     told = re.search(r"which (\d) blocks on each of", reason)
     return int(told[1]) if told else 1
+
+
+@pytest.mark.parametrize("length", [512, 4096])
+def test_a_derivation_says_how_blocks_take_pieces(length: int, tmp_path: Path) -> None:
+    """Replayed at other sizes, for which other blocks would be chosen, it gives the same kernel."""
+    first = programs.attention(64, {"b": 4, "h": 32, "q": length, "x": length}, example="attention_causal")
+    own, recorder = parse_module(first), Recorder({}, compares=False)
+    run_pipeline(own, Options(machine="h100"), recorder)
+    path, text = tmp_path / "saved.derivation", recorder.text("a derivation")
+    path.write_text(text, encoding="utf-8")
+    passes = read_derivation(str(path))
+    assert f" turns={3 if length == 512 else 1}" in text
+    other = 512 + 4096 - length
+    again = parse_module(programs.attention(64, {"b": 4, "h": 32, "q": other, "x": other}, example="attention_causal"))
+    alone = again.clone()
+    run_pipeline(again, Options(passes=passes))
+    run_pipeline(alone, Options(machine="h100"))
+    assert shape_of(sharing_kernel(again)) == shape_of(sharing_kernel(own)) != shape_of(sharing_kernel(alone))
+
+
+def shape_of(kernel: cuda.KernelOp) -> tuple[object, ...]:
+    return kernel.threads, kernel.shared_bytes, kernel.resident, blocks_that_share(kernel)
+
+
+@pytest.mark.parametrize(("turns", "blocks"), [(0, None), (1, 132), (3, 396)])
+def test_how_blocks_take_pieces_may_be_stated(turns: int, blocks: int | None) -> None:
+    module = parse_module(CAUSAL)
+    run_pipeline(module, Options(machine="h100", overrides=read_overrides(f"hierarchy-choose-sizes{{turns={turns}}}")))
+    kernel = sharing_kernel(module)
+    assert (blocks_that_share(kernel), BY_PIECE in kernel.attributes) == (max(1, turns), turns == 0)
+    grids = [step for step in derivation_of(entry_function(module).attributes) if step.rewrite.data == "cuda-persist"]
+    assert [step.reason.data.startswith(f"{blocks} blocks for ") for step in grids] == [True] * (blocks is not None)
+    assert blocks_told(module) == max(1, turns)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "turns=2",
+            r"no 2 blocks of @attention_causal can share a processor of h100 \(3 can\): each needs a warpgroup",
+        ),
+        ('group="q=128" turns=3', "no 3 blocks of @attention_causal can share a processor of h100: each needs"),
+        ('group="q=128" warps="q=3"', "warps of @attention_causal cannot lie as q = 3 with these pieces: there may be"),
+        ('cluster="d=16"', "blocks of a cluster cannot have 16 of axis 'd' each in @attention_causal: leave that"),
+        ("turns=-1", "-1 blocks of a processor cannot take turns: use 0 or more"),
+    ],
+)
+def test_what_is_stated_and_cannot_be_is_refused(options: str, message: str) -> None:
+    overrides = read_overrides(f"hierarchy-choose-sizes{{{options}}}")
+    with pytest.raises(TreadleError, match=message):
+        run_pipeline(parse_module(CAUSAL), Options(machine="h100", overrides=overrides))
 
 
 def test_older_machines_share_nothing() -> None:

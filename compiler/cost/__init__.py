@@ -9,6 +9,7 @@ expressions, and how H falls with memory."""
 
 from treadle.compiler.cost.choice.choose import Choice, choose, nearest
 from treadle.compiler.cost.choice.merit import Merit, merit
+from treadle.compiler.cost.choice.stated import Stated
 from treadle.compiler.cost.kernel.plan import Issue, Pieces, Plan, Tile, Transfer
 from treadle.compiler.cost.kernel.roles import ProductAxes, product_axes
 from treadle.compiler.cost.kernel.warpgroups import are_of_warpgroups
@@ -38,6 +39,7 @@ __all__ = [
     "Plan",
     "ProductAxes",
     "Sketch",
+    "Stated",
     "Tile",
     "Timing",
     "Transfer",

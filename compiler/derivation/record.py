@@ -13,7 +13,7 @@ from treadle.compiler.derivation.costs import moved_bytes
 from treadle.compiler.derivation.story import REFUSALS
 from treadle.compiler.pipeline import Observer, PassRun
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import ScheduleAttr, StepAttr, derivation_of
+from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr, StepAttr, derivation_of
 from treadle.passes._functions import functions
 
 WIDTH = 118
@@ -90,8 +90,7 @@ def _options(name: str, schedule: ScheduleAttr, before: ScheduleAttr | None) -> 
     if name == "streaming":
         return [f"axis={axis}" for axis in schedule.stream.as_dict()]
     if name == "hierarchy-choose-sizes":
-        parts = (("group", schedule.group.as_dict()), ("stream", schedule.stream.as_dict()))
-        return [" ".join(f'{key}="{_spell(sizes)}"' for key, sizes in parts if sizes)]
+        return [" ".join(_sizes(schedule))]
     if name == "hierarchy-promote-sums":
         promoted = schedule.promote.as_dict().items()
         return [f"axis={axis} every={size}" for axis, size in promoted]
@@ -100,6 +99,15 @@ def _options(name: str, schedule: ScheduleAttr, before: ScheduleAttr | None) -> 
         pieces = schedule.subloop.as_dict().items()
         return [f"axis={axis} size={size}" for axis, size in pieces if walked.get(axis) != size]
     return []
+
+
+def _sizes(schedule: ScheduleAttr) -> Iterator[str]:
+    parts = {"group": schedule.group, "stream": schedule.stream, "warps": schedule.warps, "cluster": schedule.cluster}
+    yield from (f'{key}="{_spell(part.as_dict())}"' for key, part in parts.items() if part.as_dict())
+    if schedule.left.data:
+        yield f"left={schedule.left.data}"
+    if schedule.turns.data != UNDECIDED:
+        yield f"turns={schedule.turns.data}"
 
 
 def _spell(sizes: Mapping[str, int]) -> str:

@@ -59,7 +59,7 @@ from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.padding import Inside, Scattered
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import derivation_of
+from treadle.dialects.hierarchy.schedule import UNDECIDED, derivation_of
 
 
 def buffer_type(type: Attribute) -> BufferType:
@@ -353,12 +353,18 @@ def lower_kernel(
     op = cuda.KernelOp(name, 32 * plan.warp_count, shared_bytes, Region(block), plan.blocks)
     resident = _resident(counted, needed, machine)
     op.resident = IntAttr(resident) if resident else None
-    if BY_PIECE in source.attributes:
-        op.attributes[BY_PIECE] = UnitAttr()
-    if SHARE in source.attributes:
-        op.attributes[SHARE] = source.attributes[SHARE]
+    _state_turns(op, source)
     op.location = source.location
     return op
+
+
+def _state_turns(op: cuda.KernelOp, source: KernelOp) -> None:
+    """How blocks take pieces, for the passes that make it so."""
+    turns = UNDECIDED if source.schedule is None else source.schedule.turns.data
+    if turns == 0:
+        op.attributes[BY_PIECE] = UnitAttr()
+    if turns > 1:
+        op.attributes[SHARE] = IntAttr(turns)
 
 
 NOT_COUNTED = 32

@@ -241,11 +241,11 @@ WITHOUT_MAPS = "without_maps"
 all that those would bring."""
 
 BY_PIECE = "a_block_for_each_piece"
-"""An attribute of a kernel, also at hierarchy level, whose pieces take less time in blocks of their own, several on an
+"""An attribute of a kernel whose pieces take less time in blocks of their own, several on an
 SM, than one after another in a block (`compiler/cost/timing/turns.py`)."""
 
 SHARE = "blocks_share"
-"""An attribute of a kernel, also at hierarchy level: so many blocks share a multiprocessor, since their producers give
+"""An attribute of a kernel: so many blocks share a multiprocessor, since their producers give
 registers to the consumers (`compiler/cost/levels/residents.py`)."""
 
 

@@ -111,7 +111,11 @@ class ScheduleAttr(ParametrizedAttribute):
 
     `promote = [k = 128]` says that a unit which keeps fewer digits of a sum than the accumulator's format has (tensor
     cores, of 8-bit products) adds up at most 128 products along the streamed axis `k`. The partial sum is then
-    promoted: added to an accumulator in registers."""
+    promoted: added to an accumulator in registers.
+
+    `turns = 3` says that three blocks of each processor take the pieces of the grid one after another, so that one
+    begins while another ends; `turns = 0`, that each piece has a block of its own. Where nothing is said, passes
+    decide."""
 
     name = "hierarchy.schedule"
 
@@ -123,6 +127,7 @@ class ScheduleAttr(ParametrizedAttribute):
     subloop: PartitionAttr = param_def()
     cluster: PartitionAttr = param_def()
     promote: PartitionAttr = param_def()
+    turns: IntAttr = param_def()
 
     def __init__(
         self,
@@ -134,10 +139,11 @@ class ScheduleAttr(ParametrizedAttribute):
         subloop: Mapping[str, int] | None = None,
         cluster: Mapping[str, int] | None = None,
         promote: Mapping[str, int] | None = None,
+        turns: int = UNDECIDED,
     ):
         parts = (_partition(tuple(part.items())) for part in (group, stream, whole, warps or {}))
         others = (_partition(tuple((part or {}).items())) for part in (subloop, cluster, promote))
-        super().__init__(*parts, StringAttr(left), *others)
+        super().__init__(*parts, StringAttr(left), *others, IntAttr(turns))
 
     def but(
         self,
@@ -146,17 +152,22 @@ class ScheduleAttr(ParametrizedAttribute):
         whole: Mapping[str, int] | None = None,
         subloop: Mapping[str, int] | None = None,
         promote: Mapping[str, int] | None = None,
+        warps: Mapping[str, int] | None = None,
+        left: str | None = None,
+        cluster: Mapping[str, int] | None = None,
+        turns: int | None = None,
     ) -> ScheduleAttr:
-        """This schedule with other pieces of the kinds that are given."""
+        """This schedule with what is given in place of its own."""
         return ScheduleAttr(
             self.group.as_dict() if group is None else group,
             self.stream.as_dict() if stream is None else stream,
             self.whole.as_dict() if whole is None else whole,
-            self.warps.as_dict(),
-            self.left.data,
+            self.warps.as_dict() if warps is None else warps,
+            self.left.data if left is None else left,
             self.subloop.as_dict() if subloop is None else subloop,
-            self.cluster.as_dict(),
+            self.cluster.as_dict() if cluster is None else cluster,
             self.promote.as_dict() if promote is None else promote,
+            self.turns.data if turns is None else turns,
         )
 
     def tile_sizes(self) -> dict[str, int]:
@@ -168,6 +179,11 @@ class ScheduleAttr(ParametrizedAttribute):
         """How many blocks share a group."""
         whole = self.whole.as_dict()
         return prod(-(-whole[axis] // piece) for axis, piece in self.cluster.as_dict().items())
+
+    @property
+    def resident(self) -> int:
+        """How many blocks of a processor take turns; 1 where nothing else is said."""
+        return max(1, self.turns.data)
 
     @property
     def is_decided(self) -> bool:
@@ -195,40 +211,45 @@ class ScheduleAttr(ParametrizedAttribute):
             _check_shared(axis, size, roles.get(axis), self.tile_sizes().get(axis, UNDECIDED))
         for axis, size in self.promote.as_dict().items():
             _check_promoted(axis, size, roles.get(axis))
+        if self.turns.data < UNDECIDED:
+            raise VerifyException(f"{self.turns.data} blocks of a processor take turns: use 0 or more")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         parts: dict[str, PartitionAttr] = {}
         keys = ("group", "stream", "whole", "warps", "subloop", "cluster", "promote")
-        left = [""]
+        left, turns = [""], [UNDECIDED]
 
         def entry() -> None:
-            key = parser.parse_keyword_in((*keys, "left"), " in hierarchy.schedule")
+            key = parser.parse_keyword_in((*keys, "left", "turns"), " in hierarchy.schedule")
             parser.parse_punctuation("=")
             if key == "left":
                 left.append(parser.parse_keyword_in(LEFT[1:], " as 'left' of hierarchy.schedule"))
+            elif key == "turns":
+                turns.append(parser.parse_integer(allow_boolean=False, allow_negative=False))
             else:
                 parts[key] = parse_partition(parser)
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry)
         *cut, subloop, cluster, promote = (parts.get(key, PartitionAttr({})) for key in keys)
-        return (*cut, StringAttr(left[-1]), subloop, cluster, promote)
+        return (*cut, StringAttr(left[-1]), subloop, cluster, promote, IntAttr(turns[-1]))
 
     def print_parameters(self, printer: Printer) -> None:
         parts = (("group", self.group), ("stream", self.stream), ("whole", self.whole), ("warps", self.warps))
 
-        def entry(part: tuple[str, PartitionAttr | StringAttr]) -> None:
+        def entry(part: tuple[str, PartitionAttr | str]) -> None:
             printer.print_string(f"{part[0]} = ")
             if isinstance(part[1], PartitionAttr):
                 print_partition(printer, part[1])
             else:
-                printer.print_string(part[1].data)
+                printer.print_string(part[1])
 
         further = (("subloop", self.subloop), ("cluster", self.cluster), ("promote", self.promote))
         stated = [part for part in (*parts, *further) if part[1].as_dict()]
-        left = [("left", self.left)] if self.left.data else []
+        left = [("left", self.left.data)] if self.left.data else []
+        turns = [] if self.turns.data == UNDECIDED else [("turns", str(self.turns.data))]
         with printer.in_angle_brackets():
-            printer.print_list([*stated, *left], entry)
+            printer.print_list([*stated, *left, *turns], entry)
 
 
 def promoted_every(schedule: ScheduleAttr | None, op: ContractOp) -> int:

@@ -34,7 +34,7 @@ func.func @decorated(%A: !A) -> !m {
 // Explicit: the kernel saves, pieces are loaded, and the stream has a state; or it has none.
 
 // CHECK-LABEL: func.func @explicit(%A: tensor<?x64xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> attributes {derivation = [#hierarchy.step<"streaming", "x of @row_max", "reduction", "max is associative">]} {
-// CHECK-NEXT: %M = hierarchy.kernel @row_max (%a = %A : tensor<?x64xf32, #diagram.array<[q, x]>> as tensor<?x64xf32, #diagram.array<[q, x], level = device>>) saves (%O: memref<?xf32, #diagram.array<[q], level = device>>) -> (tensor<?xf32, #diagram.array<[q]>>) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32], whole = [d = 64], warps = [q = 1], subloop = [d = 16], promote = [x = 8], left = shared> {
+// CHECK-NEXT: %M = hierarchy.kernel @row_max (%a = %A : tensor<?x64xf32, #diagram.array<[q, x]>> as tensor<?x64xf32, #diagram.array<[q, x], level = device>>) saves (%O: memref<?xf32, #diagram.array<[q], level = device>>) -> (tensor<?xf32, #diagram.array<[q]>>) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32], whole = [d = 64], warps = [q = 1], subloop = [d = 16], promote = [x = 8], left = shared, turns = 3> {
 // CHECK-NEXT: hierarchy.group [q = 16] {
 // CHECK-NEXT: %m = hierarchy.stream [x = 32] -> (tensor<16xf32, #diagram.array<[q], level = register>>) initialise {
 // CHECK-NEXT: %first = diagram.fill 0xff800000 : f32 -> tensor<16xf32, #diagram.array<[q], level = register>>
@@ -67,7 +67,7 @@ func.func @decorated(%A: !A) -> !m {
 // GENERIC: "hierarchy.save"(%m, %O) : (tensor<16xf32, #diagram.array<[q], level = register>>, memref<?xf32, #diagram.array<[q], level = device>>) -> ()
 // GENERIC: "hierarchy.group"() <{partition = #hierarchy.partition<[]>}> ({
 func.func @explicit(%A: !A) -> !m attributes {derivation = [#hierarchy.step<"streaming", "x of @row_max", "reduction", "max is associative">]} {
-  %M = hierarchy.kernel @row_max (%a = %A : !A as !Ad) saves (%O: !mm) -> (!m) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32], whole = [d = 64], warps = [q = 1], subloop = [d = 16], promote = [x = 8], left = shared> {
+  %M = hierarchy.kernel @row_max (%a = %A : !A as !Ad) saves (%O: !mm) -> (!m) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32], whole = [d = 64], warps = [q = 1], subloop = [d = 16], promote = [x = 8], left = shared, turns = 3> {
     hierarchy.group [q = 16] {
       %m = hierarchy.stream [x = 32] -> (!mt) initialise {
         %first = diagram.fill 0xFF800000 : f32 -> !mt

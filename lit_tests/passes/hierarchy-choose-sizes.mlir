@@ -1,5 +1,8 @@
 // RUN: xdsl-opt %s -p hierarchy-choose-sizes | filecheck %s
 // RUN: xdsl-opt %s -p 'hierarchy-choose-sizes{group="m=32,n=128" stream="k=16"}' | filecheck %s --check-prefix GIVEN
+// RUN: xdsl-opt %s -p 'hierarchy-choose-sizes{group="m=64,n=128" warps="m=1,n=4" left=shared turns=0 kernel=product}' | filecheck %s --check-prefix STATED
+// RUN: xdsl-opt %s --verify-diagnostics -p 'hierarchy-choose-sizes{group="m=64" warps="m=3"}' | filecheck %s --check-prefix WARPS
+// RUN: xdsl-opt %s --verify-diagnostics -p 'hierarchy-choose-sizes{turns=2}' | filecheck %s --check-prefix TURNS
 // RUN: xdsl-opt %s --verify-diagnostics -p 'hierarchy-choose-sizes{group="m=24"}' | filecheck %s --check-prefix WRONG
 // RUN: xdsl-opt %s --verify-diagnostics -p 'hierarchy-choose-sizes{stream="m=32"}' | filecheck %s --check-prefix UNKNOWN
 
@@ -17,6 +20,12 @@
 // CHECK-SAME:  schedule #hierarchy.schedule<group = [m = [[M]], n = [[N]]], stream = [k = [[K]]], warps = [m = 2, n = 2]>
 
 // GIVEN: schedule #hierarchy.schedule<group = [m = 32, n = 128], stream = [k = 16], warps = [m =
+
+// STATED: schedule #hierarchy.schedule<group = [m = 64, n = 128], stream = [k = {{[0-9]+}}], warps = [m = 1, n = 4], left = shared, turns = 0>
+
+// WARPS: warps of @product cannot lie as m = 3 with these pieces: there may be m = 1, 2, 4; n = 1, 2, {{.*}}; or leave them to the cost model
+
+// TURNS: no 2 blocks of @product can share a processor of a100 (3 can): each needs a warpgroup that computes
 
 // WRONG: axis 'm' cannot have pieces of 24 in @product: rows of products lie 16, 32 or 64 to a warp
 

@@ -27,7 +27,7 @@
 // CHECK-SAME:  schedule #hierarchy.schedule<group = [m = ?, n = ?], stream = [k = ?], promote = [k = 128]>
 
 // SIZES-LABEL: func.func @fine(
-// SIZES:       schedule #hierarchy.schedule<group = [m = 128, n = 256], stream = [k = 128], warps = [m = 8], promote = [k = 128]>
+// SIZES:       schedule #hierarchy.schedule<group = [m = 128, n = 256], stream = [k = 128], warps = [m = 8], promote = [k = 128], turns = 1>
 
 // CUDA-LABEL: cuda.kernel @fine_kernel_specialised
 // CUDA:       consumers 2 {

@@ -82,7 +82,7 @@ def _time(ctx: Context, module: ModuleOp, kernel: KernelOp, promote: Mapping[str
     copy.properties["schedule"] = schedule
     apart, _ = alone(module, function_of(kernel), copy)
     try:
-        choice = choice_for(copy, schedule, machine_of(apart), {})
+        choice = choice_for(copy, schedule, machine_of(apart))
     except (PassFailedException, TreadleError):
         return inf
     return choice.estimate.time_us

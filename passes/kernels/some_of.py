@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import TypeVar
 
-from treadle.compiler.cost.choice.choose import sizes_text
+from treadle.compiler.cost.choice.reasons import sizes_text
 from treadle.passes.kernels.by_time import is_faster
 
 Times = tuple[float, float]

@@ -130,7 +130,7 @@ def scheduled(module: ModuleOp, in_parts: bool = False) -> list[Scheduled]:
     for function in functions(module):
         for kernel in kernels(function):
             assert kernel.schedule is not None
-            found.append(Scheduled(function, kernel, choice_for(kernel, kernel.schedule, machine, {}), machine))
+            found.append(Scheduled(function, kernel, choice_for(kernel, kernel.schedule, machine), machine))
     return found
 
 

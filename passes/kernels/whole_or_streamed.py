@@ -56,7 +56,7 @@ def _time(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str | None) ->
         TilingPass().apply(ctx, apart)
         (tiled,) = kernels(trial)
         assert tiled.schedule is not None
-        choice = choice_for(tiled, tiled.schedule, machine_of(module), {})
+        choice = choice_for(tiled, tiled.schedule, machine_of(module))
     except (PassFailedException, TreadleError):
         return inf
     return choice.estimate.time_us

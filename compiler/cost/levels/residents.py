@@ -26,20 +26,19 @@ LEAST_STAGES = 2
 """Places of a streamed tile: with one a producer brings nothing ahead."""
 
 
-def with_residents(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Plan:
-    """The plan, in which it is decided how many blocks share an SM."""
+def with_residents(plan: Plan, machine: Machine, sizes: Mapping[str, int], asked: int | None = None) -> Plan:
+    """The plan, in which it is decided how many blocks share an SM: where so many are `asked` for, however few pieces
+    there are."""
     if plan.resident is not None:
         return plan
-    blocks, found = plan.blocks(sizes), 1
-    alone = (
-        are_of_warpgroups(plan, machine) & (plan.warp_count == WARPGROUP) & (blocks >= min(OF_PRODUCER) * machine.sms)
-    )
+    alone = are_of_warpgroups(plan, machine) & (plan.warp_count == WARPGROUP)
     if not is_any(alone) or not _only_tensor_copies(plan):
         return replace(plan, resident=1)
-    held = footprint(plan, machine).blocks_on(machine)
-    for resident in OF_PRODUCER:
-        fits = _fits(replace(plan, resident=resident), machine, resident)
-        found = choice(alone & fits & (held < resident) & (blocks >= resident * machine.sms), resident, found)
+    held, blocks, found = footprint(plan, machine).blocks_on(machine), plan.blocks(sizes), 1
+    for resident in OF_PRODUCER if asked is None else {asked} & OF_PRODUCER.keys():
+        fits = alone & _fits(replace(plan, resident=resident), machine, resident)
+        pays = (held < resident) & (blocks >= resident * machine.sms)
+        found = choice(fits & (pays if asked is None else True), resident, found)
     return replace(plan, resident=found)
 
 

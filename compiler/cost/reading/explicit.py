@@ -61,7 +61,6 @@ from treadle.compiler.cost.reading.stream_limits import (
     fed_of_stream,
     is_stream_limited_twice,
 )
-from treadle.dialects.cuda.kernel import blocks_that_share
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -77,7 +76,7 @@ LASTING = ("carried", "row", "state", "repairing", "column", "bound", "value", *
 def plan_of_explicit(kernel: KernelOp) -> Plan:
     walk = Walk(kernel)
     walk.block(kernel.body.block)
-    return replace(walk.plan(), resident=blocks_that_share(kernel))
+    return replace(walk.plan(), resident=1 if kernel.schedule is None else kernel.schedule.resident)
 
 
 @dataclass

@@ -12,7 +12,6 @@ from treadle.compiler.cost.reading.explicit import plan_of_explicit
 from treadle.compiler.cost.reading.sketch import sketch_of
 from treadle.compiler.errors import TreadleError, at
 from treadle.compiler.sizes import axes_of_function, default_sizes
-from treadle.dialects.cuda.kernel import blocks_that_share
 from treadle.dialects.diagram import ExtentOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
@@ -23,13 +22,12 @@ def plan_of(kernel: KernelOp) -> Plan:
     """What a kernel moves, computes and holds; a decorated one must have its sizes (TreadleError)."""
     if kernel.is_expanded:
         return plan_of_explicit(kernel)
-    resident = blocks_that_share(kernel)
     schedule = kernel.schedule
     if schedule is None or not schedule.is_decided:
         raise at(kernel, "its sizes are not chosen yet: run hierarchy-choose-sizes first")
     tiles = schedule.tile_sizes() | schedule.cluster.as_dict()
     plan = sketch_of(kernel, schedule).plan(tiles, schedule.warps.as_dict(), rereads=schedule.left.data == "shared")
-    return replace(plan, resident=resident)
+    return replace(plan, resident=schedule.resident)
 
 
 def sizes_of_kernel(
