@@ -13,7 +13,7 @@ from treadle.compiler.cost.choice.candidates import Candidate, candidates
 from treadle.compiler.cost.choice.merit import Merit, merit
 from treadle.compiler.cost.choice.reasons import ROUNDED, nothing_fits, reason, time_of
 from treadle.compiler.cost.choice.setting import Setting
-from treadle.compiler.cost.choice.sharing import sharing
+from treadle.compiler.cost.choice.small_blocks import small_blocks
 from treadle.compiler.cost.choice.stated import FREE, Stated
 from treadle.compiler.cost.choice.trial import Trial, by_rank, tried
 from treadle.compiler.cost.kernel.plan import Plan
@@ -27,7 +27,7 @@ EXACTLY = 8
 """Of a stream that conditions limit, so many of the best are estimated again piece by piece."""
 PROMISING = 4
 """And so many that may be better, though they are not among these (`_promising`)."""
-SHARING = 3
+SMALL = 3
 """And so many of blocks that share an SM."""
 
 
@@ -115,9 +115,9 @@ def _exact(trial: Trial, candidate: Candidate, rank: int) -> list[_Exact]:
 def _best(trial: Trial) -> _Exact:
     setting = trial.setting
     if setting.turns is not None and setting.turns > 1:
-        return _best_sharing(trial, setting.turns)
+        return _best_of_small_blocks(trial, setting.turns)
     best = _best_alone(trial)
-    return _or_sharing(trial, best) if setting.turns is None else best
+    return _or_small_blocks(trial, best) if setting.turns is None else best
 
 
 def _best_alone(trial: Trial) -> _Exact:
@@ -144,18 +144,18 @@ def _best_alone(trial: Trial) -> _Exact:
     return alike[0]
 
 
-def _or_sharing(trial: Trial, best: _Exact) -> _Exact:
+def _or_small_blocks(trial: Trial, best: _Exact) -> _Exact:
     """The best, or small blocks that share an SM, if these take less time by both rates, of those the fastest by the
     rates that last: what bounds them is often L2, of whose rate a datasheet says least."""
     known, by_sheet = trial.setting.lasting_time(best.plan), best.merit
-    for each in _sharing(trial):
+    for each in _small_blocks(trial):
         if each.merit < by_sheet and (lasting := trial.setting.lasting_time(each.plan)) < known:
             best, known = each, lasting
     return best
 
 
-def _best_sharing(trial: Trial, blocks: int) -> _Exact:
-    if found := _sharing(trial):
+def _best_of_small_blocks(trial: Trial, blocks: int) -> _Exact:
+    if found := _small_blocks(trial):
         return min(found, key=lambda each: each.merit)
     name, machine = trial.setting.sketch.name, trial.setting.machine.name
     few = f" ({' or '.join(map(str, OF_PRODUCER))} can)" if blocks not in OF_PRODUCER else ""
@@ -166,10 +166,10 @@ def _best_sharing(trial: Trial, blocks: int) -> _Exact:
     )
 
 
-def _sharing(trial: Trial) -> list[_Exact]:
+def _small_blocks(trial: Trial) -> list[_Exact]:
     """The first few of those that share an SM."""
     setting, found = trial.setting, list[_Exact]()
-    for candidate in sharing(setting, trial.candidates)[:SHARING]:
+    for candidate in small_blocks(setting, trial.candidates)[:SMALL]:
         plan = setting.shared(setting.plan(candidate))
         if (estimate := setting.estimate(plan)) is not None:
             found.append(_Exact(merit(estimate), 0, candidate, plan, estimate))

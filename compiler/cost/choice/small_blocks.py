@@ -1,4 +1,4 @@
-"""The candidates whose blocks can share an SM (`levels/residents.py`)."""
+"""The candidates whose blocks can share an SM, since they are of one consumer warpgroup (`levels/residents.py`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle.compiler.cost.choice.shares import part_fed
 from treadle.compiler.cost.kernel.warpgroups import shared_by
 
 
-def sharing(setting: Setting, found: Candidates) -> list[Candidate]:
+def small_blocks(setting: Setting, found: Candidates) -> list[Candidate]:
     """Those that take least time first; none where no blocks can."""
     if not setting.machine.has_warpgroups or not setting.sketch.has_products:
         return []
