@@ -24,7 +24,8 @@ from treadle.dialects.cuda.tiles import format_bytes, is_line
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
-from treadle.passes._staging import stage, told_of_lines, told_of_sectors
+from treadle.passes.staging.stage import stage
+from treadle.passes.staging.told import told_of_lines, told_of_sectors
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class CoalescingPass(ModulePass):
     and here only if the piece is, too. Narrower widths serve other alignments. Where lanes, as they hold elements,
     would ask for the same sector several times (neighbours in rows that begin anywhere, what several warps hold), a
     fragment goes through shared memory in those variants, if there is room, and the block copies it by whole sectors
-    (`passes/_staging.py`). So does a result of words behind products in all variants, where that is the cheaper way to
+    (`passes/staging`). So does a result of words behind products in all variants, where that is the cheaper way to
     whole lines (`compiler/lowering/leaving.py`). What is loaded beside products has to spare more than it costs; with
     `minimize=sectors` nothing has to, and every fragment goes so whose lanes ask for a sector twice, or for a line in
     parts where a copy would ask for it once (`compiler/lowering/whole_lines.py`). The derivation of the function that

@@ -517,7 +517,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     # Widths.
     "coalescing: wider than what is side by side": (
-        "passes/_staging",
+        "passes/staging/widths",
         "widths = ladder(widest(access, max_bytes), format_bytes",
         "widths = ladder(16 // format_bytes(access.buffer_type), format_bytes",
     ),

@@ -40,8 +40,8 @@ def test_every_file_of_passes_is_a_pass() -> None:
 LAYERS = [
     ["axes"],
     ["expressions", "factors", "streams", "kernels", "products"],
-    ["loops", "warps", "grids"],
-    ["expressions", "loops", "warps", "speculation"],
+    ["staging", "loops", "warps", "grids"],
+    ["expressions", "staging", "loops", "warps", "speculation"],
     ["linalg"],
     ["expressions", "gradients"],
 ]

@@ -191,7 +191,7 @@ def test_computed_operands_meet_no_bank_conflict(name: str) -> None:
     backend = EmulatorBackend(printed, kernel_names(module))
     execute(module, inputs, backend)
     # Copies of rows that are no whole sectors are dealt by sectors, whatever banks they meet in.
-    # What is loaded through a tile on the way spares more sectors than it meets conflicts (`passes/_staging.py`).
+    # What is loaded through a tile on the way spares more sectors than it meets conflicts (`passes/staging/costs.py`).
     found = [each for each in traffic_of(printed, backend.reports) if each.kind != "copy_async"]
     others = [each for each in found if "_staged[" not in each.text]
     conflicts, *_ = check_traffic(others)

@@ -30,7 +30,7 @@ from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import derivation_of
-from treadle.passes._staging import told_of_lines
+from treadle.passes.staging.told import told_of_lines
 from treadle.runtime.cuda_driver import FORMATS
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend

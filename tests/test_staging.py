@@ -23,7 +23,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.kernel import variant_name
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, sizes_of
-from treadle.passes._staging import way_costs
+from treadle.passes.staging.costs import way_costs
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import HostExecution
 from treadle.runtime.inputs import axis_sizes, make_inputs

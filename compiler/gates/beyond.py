@@ -11,7 +11,7 @@ from treadle.compiler.layouts.sectors import Traffic
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.diagram.array import axes_of
-from treadle.passes._staging import why_not_staged
+from treadle.passes.staging.told import why_not_staged
 
 BoxesOp = TensorCopyOp | cuda.TensorGatherOp
 

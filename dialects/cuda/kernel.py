@@ -269,6 +269,12 @@ FEWEST_SECTORS = "fewest_sectors"
 """An attribute of a kernel whose accesses are to ask for the fewest sectors, and for whole lines, whatever that takes
 otherwise (`coalescing{minimize=sectors}`)."""
 
+
+def is_for_sectors(kernel: Operation) -> bool:
+    """Whether the accesses of a kernel are to ask for the fewest sectors whatever that takes."""
+    return FEWEST_SECTORS in kernel.attributes
+
+
 NARROW = "narrow"
 """Attribute of a division of numbers, or of a loop over them, that are below 2^31, as those of pieces and of positions
 in arrays with tensor maps are: printed in 32 bits, since 64 take twice the registers, and a call for each division by a

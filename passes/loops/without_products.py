@@ -35,9 +35,9 @@ from treadle.dialects.cuda.tiles import layout_of, tile_bytes
 from treadle.dialects.cuda.transfers import IN_VECTORS
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
-from treadle.passes._staging import always_dealt, always_staged
 from treadle.passes.loops.ahead import are_known_ahead, constant_of, step_of
 from treadle.passes.loops.load_ahead import MOST_WORDS, Loads
+from treadle.passes.staging.always import always_dealt, always_staged
 
 TWO = 2
 """Stages that registers give: the piece of this turn, and that of the next one."""
