@@ -6,17 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntAttr, ModuleOp, UnitAttr
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.cost.levels.memory import STAGES
-from treadle.compiler.errors import InternalError, Refusal
-from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, insert_barriers
+from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.machines.machine import FIRST_WITH_ASYNCHRONOUS_COPIES
 from treadle.compiler.rings import ring_problems
@@ -24,19 +21,12 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
-from treadle.passes.loops.ahead import (
-    are_known_ahead,
-    brought_ahead,
-    constant,
-    constant_of,
-    named,
-    position_ahead,
-    step_of,
-)
 from treadle.passes.loops.carry import delay_products
 from treadle.passes.loops.in_flight import let_products_run
-from treadle.passes.loops.in_place import Phase, phases_of
+from treadle.passes.loops.in_place import phases_of
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
+from treadle.passes.loops.meet_anew import meet_anew
+from treadle.passes.loops.staged_copies import CopiesInPlace, StagedCopies, movable_copies
 from treadle.passes.loops.without_products import copy_ahead, ways_of
 
 
@@ -255,10 +245,10 @@ def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> list[Step
     for tile in staged:
         tile.stages = IntAttr(stages)
     for loop in loops:
-        _Pipeline(loop, movable_copies(loop), stages).build()
+        StagedCopies(loop, movable_copies(loop), stages).build()
     shared = [op for op in block.ops if isinstance(op, cuda.SharedOp)]
     kernel.shared_bytes = IntAttr(place_tiles(shared))
-    _meet_anew(block)
+    meet_anew(block)
     names = ", ".join(f"%{tile.result.name_hint}" for tile in staged)
     reason = f"{stages} stages of {names}, {stages - 1} ahead"
     return [StepAttr("pipelining", name, "copies depend on nothing the loop computes", reason)]
@@ -273,271 +263,8 @@ def _in_place(kernel: cuda.KernelOp, loops: Sequence[scf.ForOp], no_room: str) -
         reason = f"{no_room}, and a turn reads all tiles at a time"
         return [StepAttr("decline pipelining", name, "every stage has its place", reason)]
     for loop, phases in found:
-        _InPlace(loop, [copy for phase in phases for copy in phase.copies], 1, phases).build()
-    _meet_anew(kernel.body.block)
+        CopiesInPlace(loop, [copy for phase in phases for copy in phase.copies], 1, phases).build()
+    meet_anew(kernel.body.block)
     tiles = dict.fromkeys(f"%{copy.tile.name_hint}" for _, phases in found for phase in phases for copy in phase.copies)
     law = "what nobody reads any more may be overwritten"
     return [StepAttr("pipelining", name, law, f"{no_room}; {', '.join(tiles)} come in turn, in one place each")]
-
-
-def _meet_anew(block: Block) -> None:
-    """Place the barriers of a kernel anew, and start its other copies without waiting."""
-    remove_barriers_but(block)
-    insert_barriers(block)
-    for each in (block, *(op.true_region.block for op in block.ops if isinstance(op, scf.IfOp))):
-        _ask_for_the_last(each)
-
-
-def movable_copies(loop: scf.ForOp) -> list[cuda.CopyOp]:
-    """Copies to shared memory in the body of a loop that depend on nothing that it computes but its position."""
-    return [
-        op
-        for op in loop.body.block.ops
-        if isinstance(op, cuda.CopyOp)
-        and not op.is_outward
-        and op.asynchronous is None
-        and are_known_ahead(op.operands, loop)
-    ]
-
-
-def remove_barriers_but(block: Block) -> None:
-    """Remove all barriers but those that stand right after the wait of a pipelined loop."""
-    for op in [op for op in block.walk() if isinstance(op, cuda.BarrierOp)]:
-        if not (isinstance(op.prev_op, cuda.WaitOp) and PIPELINED in (op.parent_op() or op).attributes):
-            Rewriter.erase_op(op)
-
-
-def _ask_for_the_last(block: Block) -> None:
-    """Make the copies outside of loops asynchronous, too, up to the barrier after which they are read: on their way
-    through registers they would take those of everything that is alive, where a kernel has none left."""
-    pending = False
-    for op in list(block.ops):
-        if isinstance(op, cuda.CopyOp) and not op.is_outward and op.asynchronous is None:
-            op.asynchronous = UnitAttr()
-            pending = True
-        elif pending and (isinstance(op, cuda.BarrierOp) or _may_read(op) or op is block.last_op):
-            Rewriter.insert_op([cuda.CommitOp(), cuda.WaitOp(0)], InsertPoint.before(op))
-            pending = False
-
-
-def _may_read(op: Operation) -> bool:
-    """Whether what is inside of an operation may read tiles; what selects pieces reads none."""
-    return bool(op.regions) and not isinstance(op, cuda.SelectOp)
-
-
-@dataclass
-class _Pipeline:
-    """The rewrite of one loop."""
-
-    loop: scf.ForOp
-    copies: Sequence[cuda.CopyOp]
-    stages: int
-
-    def build(self) -> None:
-        early = self._make_earlier_copies_asynchronous()
-        self._prologue(early)
-        self._turn()
-        self.loop.attributes[PIPELINED] = UnitAttr()
-        Rewriter.insert_op(cuda.WaitOp(0), InsertPoint.after(self.loop))
-
-    # -- before the loop ---------------------------------------------------------------------------
-
-    def _make_earlier_copies_asynchronous(self) -> Operation:
-        """Start the copies before the loop without waiting, as the oldest group; gives where the first pieces are to
-        be asked for: before what reads those copies, or else before the loop."""
-        block = self.loop.parent
-        assert block is not None
-        copied: set[SSAValue] = set()
-        place: Operation = self.loop
-        for op in self._since_other_loops(block):
-            if isinstance(op, cuda.CopyOp) and not op.is_outward:
-                op.asynchronous = UnitAttr()
-                copied.add(base_of(op.tile))
-            elif accesses(op)[1] & copied:
-                place = op
-                break
-        return place
-
-    def _since_other_loops(self, block: Block) -> list[Operation]:
-        """What stands before the loop, but after every other loop and branch, and after all that read shared memory to
-        find where this one begins and ends."""
-        found: list[Operation] = []
-        for op in block.ops:
-            if op is self.loop:
-                break
-            found = [] if isinstance(op, scf.ForOp | scf.IfOp) else [*found, op]
-        wanted = self._needed()
-        for i, op in reversed(list(enumerate(found))):
-            if wanted & set(op.results):
-                if any(accesses(op)):
-                    return found[i + 1 :]
-                wanted |= set(op.operands)
-        return found
-
-    def _needed(self) -> set[SSAValue]:
-        """What the prologue asks for: bounds, and where copies begin and end."""
-        return {
-            *(self.loop.lb, self.loop.ub, self.loop.step),
-            *(value for copy in self.copies for value in copy.operands),
-        }
-
-    def _prologue(self, place: Operation) -> None:
-        """Close the group of the earlier copies, ask for the first pieces, and wait for the earlier copies where they
-        are read before the loop."""
-        ops: list[Operation] = [cuda.CommitOp()]
-        asked = self._ask_for_the_first(ops)
-        if place is not self.loop:
-            ops.append(cuda.WaitOp(asked))
-        self._hoist_bounds(place)
-        Rewriter.insert_op(ops, InsertPoint.before(place))
-
-    def _ask_for_the_first(self, ops: list[Operation]) -> int:
-        """Start the copies of the first pieces; how many groups they are."""
-        turn, count = self._first_turn(ops)
-        for stage in range(self.stages - 1):
-            ops += self._ask(self.loop.lb, stage, turn, count)
-            ops.append(cuda.CommitOp())
-        return self.stages - 1
-
-    def _first_turn(self, ops: list[Operation]) -> tuple[SSAValue | None, SSAValue | None]:
-        """The number of the first turn, and of stages, where the loop does not begin with turn 0."""
-        if _is_zero(self.loop.lb):
-            return None, None
-        step, count = constant(step_of(self.loop)), named(constant(self.stages), "stages")
-        turn = named(arith.DivUIOp(self.loop.lb, step.result), "turn")
-        ops += [step, count, turn]
-        return turn.results[0], count.results[0]
-
-    def _hoist_bounds(self, place: Operation) -> None:
-        """What the prologue needs must stand before it: sizes and positions are computed from arguments alone."""
-        block = place.parent
-        assert block is not None
-        late: list[Operation] = []
-        for op in list(block.ops):
-            if op is self.loop:
-                break
-            if op is place or late:
-                late.append(op)
-        moved = _closure(late, self._needed())
-        for op in moved:
-            op.detach()
-        Rewriter.insert_op(moved, InsertPoint.before(place))
-
-    # -- in the loop -------------------------------------------------------------------------------
-
-    def _turn(self) -> None:
-        body = self.loop.body.block
-        position = body.args[0]
-        turn = named(arith.DivUIOp(position, self.loop.step), "turn")
-        count = named(constant(self.stages), "stages")
-        stage = named(arith.RemUIOp(turn.results[0], count.results[0]), "stage")
-        ahead = self._ask(position, self.stages - 1, turn.results[0], count.results[0])
-        views = [named(cuda.StageOp(copy.tile, stage.results[0]), f"{_plain(copy.tile)}_now") for copy in self.copies]
-        first = body.first_op
-        assert first is not None
-        for copy, view in zip(self.copies, views, strict=True):
-            for use in list(copy.tile.uses):
-                if self.loop.is_ancestor(use.operation) and use.operation not in (copy, *views, *_inside(ahead)):
-                    use.operation.operands[use.index] = view.results[0]
-        for copy in self.copies:
-            Rewriter.erase_op(copy)
-        head: list[Operation] = [turn, count, stage, cuda.WaitOp(self.stages - 2), cuda.BarrierOp(), *ahead]
-        begin = body.first_op
-        assert begin is not None
-        Rewriter.insert_op([*head, cuda.CommitOp(), *views], InsertPoint.before(begin))
-
-    def _ask(self, position: SSAValue, turns: int, turn: SSAValue | None, count: SSAValue | None) -> list[Operation]:
-        """Start the copies of the piece so many turns ahead, if there is one."""
-        found, there, test = position_ahead(self.loop, position, turns * step_of(self.loop))
-        block = Block()
-        if turn is None or count is None:
-            place = named(constant(turns), "place")
-            block.add_op(place)
-        else:
-            one = constant(turns)
-            later = arith.AddiOp(turn, one.results[0])
-            place = named(arith.RemUIOp(later.result, count), "place")
-            block.add_ops([one, later, place])
-        for copy in self.copies:
-            stage = named(cuda.StageOp(copy.tile, place.results[0]), f"{_plain(copy.tile)}_ahead")
-            block.add_op(stage)
-            self._clone_copy(copy, there, stage.results[0], block)
-        block.add_op(scf.YieldOp())
-        branch = scf.IfOp(test, [], Region(block))
-        branch.location = self.loop.location
-        return [*found, branch]
-
-    def _clone_copy(self, copy: cuda.CopyOp, position: SSAValue, tile: SSAValue, block: Block) -> None:
-        mapping = brought_ahead(copy.operands, self.loop, position, block) | {copy.tile: tile}
-        clone = copy.clone(value_mapper=mapping)
-        clone.asynchronous = UnitAttr()
-        block.add_op(clone)
-
-
-@dataclass
-class _InPlace(_Pipeline):
-    """The rewrite of one loop whose tiles have one place each. Before each phase the block waits for its tiles, meets,
-    and asks for those of the phase before, which all warps have read: for this turn's of the last phase where a turn
-    begins, and else for the next turn's."""
-
-    phases: Sequence[Phase]
-
-    def _ask_for_the_first(self, ops: list[Operation]) -> int:
-        for phase in self.phases[:-1]:
-            ops += [*self._ask_in_place(phase, self.loop.lb, 0), cuda.CommitOp()]
-        return len(self.phases) - 1
-
-    def _turn(self) -> None:
-        body = self.loop.body.block
-        position = body.args[0]
-        for number, phase in enumerate(self.phases):
-            if number:
-                asks = self._ask_in_place(self.phases[number - 1], position, step_of(self.loop))
-            else:
-                asks = self._copies(self.phases[-1], position)
-            # As many groups as there are phases less two are younger than the one that is waited for.
-            meeting = [cuda.WaitOp(len(self.phases) - 2), cuda.BarrierOp(), *asks, cuda.CommitOp()]
-            Rewriter.insert_op(meeting, InsertPoint.before(phase.first))
-        for copy in self.copies:
-            Rewriter.erase_op(copy)
-
-    def _ask_in_place(self, phase: Phase, position: SSAValue, distance: int) -> list[Operation]:
-        """Start the copies of a phase so far ahead, if the loop reaches that."""
-        found, there, test = position_ahead(self.loop, position, distance)
-        branch = scf.IfOp(test, [], Region(Block([*self._copies(phase, there), scf.YieldOp()])))
-        branch.location = self.loop.location
-        return [*found, branch]
-
-    def _copies(self, phase: Phase, position: SSAValue) -> list[Operation]:
-        block = Block()
-        for copy in phase.copies:
-            self._clone_copy(copy, position, copy.tile, block)
-        ops = list(block.ops)
-        for op in ops:
-            op.detach()
-        return ops
-
-
-def _closure(ops: Sequence[Operation], needed: set[SSAValue]) -> list[Operation]:
-    """Of these operations, those that the needed values depend on, in order; all must be pure arithmetic."""
-    wanted = set(needed)
-    found: list[Operation] = []
-    for op in reversed(ops):
-        if wanted & set(op.results):
-            if any(accesses(op)) or op.regions:
-                raise Refusal(op, f"the bounds of a stream depend on '{op.name}', which cannot move before it")
-            found.insert(0, op)
-            wanted |= set(op.operands)
-    return found
-
-
-def _inside(ops: Sequence[Operation]) -> list[Operation]:
-    return [inner for op in ops for inner in op.walk()]
-
-
-def _is_zero(value: SSAValue) -> bool:
-    return isinstance(value.owner, arith.ConstantOp) and constant_of(value) == 0
-
-
-def _plain(tile: SSAValue) -> str:
-    return (tile.name_hint or "tile").removesuffix("_shared")

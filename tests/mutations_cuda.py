@@ -165,29 +165,29 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     # Pipelining.
     "pipelining: reads the stage that is filled": (
-        "pipelining",
+        "passes/loops/staged_copies",
         "cuda.StageOp(copy.tile, stage.results[0])",
         "cuda.StageOp(copy.tile, turn.results[0])",
     ),
     "pipelining: waits for too little": (
-        "pipelining",
+        "passes/loops/staged_copies",
         "[turn, count, stage, cuda.WaitOp(self.stages - 2),",
         "[turn, count, stage, cuda.WaitOp(self.stages - 1),",
     ),
     "pipelining: no barrier after the wait": (
-        "pipelining",
+        "passes/loops/staged_copies",
         "cuda.WaitOp(self.stages - 2), cuda.BarrierOp(), *ahead]",
         "cuda.WaitOp(self.stages - 2), *ahead]",
     ),
     "pipelining: asks for the piece that it has": (
-        "pipelining",
+        "passes/loops/staged_copies",
         "turns * step_of(self.loop)",
         "(turns - 1) * step_of(self.loop)",
     ),
     "pipelining: no stage of its own": ("pipelining", "tile.stages = IntAttr(stages)", "tile.stages = IntAttr(1)"),
     "pipelining: asks for what is behind the end": ("passes/loops/ahead", 'loop.ub, "ult")', 'loop.ub, "ule")'),
     "pipelining: asks in place for the tile that is read": (
-        "pipelining",
+        "passes/loops/staged_copies",
         "self._ask_in_place(self.phases[number - 1],",
         "self._ask_in_place(self.phases[number],",
     ),
