@@ -183,8 +183,10 @@ def _stream_candidates(
     reduced = tuple(dict.fromkeys(last_first))
     if symbolic := [axis for axis in reduced if sizes[axis] == DYNAMIC]:
         return symbolic[:1]
-    if all(sizes[axis] == 1 and not _is_read(part, axis) for axis in reduced):
+    fed = tuple(axis for axis in reduced if sizes[axis] > 1 or _is_read(part, axis))
+    if not fed:
         return [None, *reduced]
+    reduced = fed
     repeated = (
         sizes[reduced[0]] <= _most_whole(part, whole_limit) and len(StreamPlan(part, reduced[0], repairs).streams) > 1
     )
