@@ -134,3 +134,15 @@ def test_a_size_that_only_a_read_of_a_computed_array_tells(format: str) -> None:
     """The kernel that has the axis comes before the array that is read, which need not be made where an argument is
     like it."""
     checked(summed_up, format, {"n": 200}, "a100", {"n": 40}, {"n": 1})
+
+
+@treadle.kernel("c a, d c -> d, c a")
+def summed_over_its_own_axis(A: tl.Array, B: tl.Array) -> tuple[tl.Array, tl.Array]:
+    return tl.contract(A, B, over="c a"), tl.keep(tl.tanh(A), "a >= c")
+
+
+@needs_compiler
+@pytest.mark.parametrize("format", ["f32", "f16", "f8E4M3FN"])
+def test_a_factor_with_an_axis_that_only_it_is_summed_over(format: str) -> None:
+    """What the gradient of the other factor is a product of has that axis alone."""
+    checked(summed_over_its_own_axis, format, {"c": 37, "a": 21, "d": 50}, "a100", {"c": 9, "a": 3, "d": 2})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import f32
@@ -21,6 +21,7 @@ from treadle.dialects.diagram import (
     WhereOp,
 )
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.diagram.operation import union
 from treadle.passes.expressions.derivatives import NoDerivative, adjoints
 from treadle.passes.expressions.scalars import (
@@ -67,6 +68,10 @@ def contract(op: ContractOp, cotangent: SSAValue, backward: Backward) -> None:
 def _of_factor(op: ContractOp, factor: SSAValue, other: SSAValue, cotangent: SSAValue, backward: Backward) -> SSAValue:
     """The cotangent of a factor: that of the result times the other factor, summed over what the factor lacks."""
     sizes, hint = sizes_of(factor.type), backward.hint(factor)
+    cotangent, other = (
+        _summed_alone(cotangent, other, sizes, backward),
+        _summed_alone(other, cotangent, sizes, backward),
+    )
     known = union(axes_of(cotangent.type), axes_of(other.type))
     over = [axis for axis in known if axis not in sizes]
     if not over:
@@ -79,6 +84,19 @@ def _of_factor(op: ContractOp, factor: SSAValue, other: SSAValue, cotangent: SSA
     as_tf32 = op.multiply.data if op.multiply is not None and format_of(left.type) == f32 else None
     whole = backward.write(ContractOp(left, right, over, array_type(f32, kept), f32, multiply=as_tf32), hint)
     return backward.spread(whole, factor)
+
+
+def _summed_alone(value: SSAValue, other: SSAValue, kept: Collection[str], backward: Backward) -> SSAValue:
+    """A factor, summed over the axes that nothing else has: a product has its depth in both."""
+    sizes = sizes_of(value.type)
+    alone = [axis for axis in sizes if axis not in kept and axis not in axes_of(other.type)]
+    if not alone:
+        return value
+    rest = {axis: size for axis, size in sizes.items() if axis not in alone}
+    if str(format_of(value.type)) in EIGHT_BIT:
+        value = backward.as_type(value, array_type(f32, sizes))
+    hint = f"{value.name_hint}_sum" if value.name_hint else None
+    return backward.write(ReduceOp("add", value, alone, array_type(f32, rest)), hint)
 
 
 def reduce(op: ReduceOp, cotangent: SSAValue, backward: Backward) -> None:
