@@ -180,23 +180,18 @@ def argument_name(function: func.FuncOp, index: int) -> str:
 
 
 def output_names(function: func.FuncOp) -> tuple[str, ...]:
-    """What the results of a function are called: the names of the values that it returns, where they have
-    names of their own."""
+    """What the results of a function are called: the names of the values that it returns, where they have names; the
+    place behind it tells apart what is returned more than once."""
     count = len(function.function_type.outputs)
     returned: Sequence[SSAValue] = ()
     if function.body.blocks and function.body.block.last_op is not None:
         returned = tuple(function.body.block.last_op.operands)
     hints = [value.name_hint for value in returned] or [None] * count
-    return tuple(hint if hint is not None and hints.count(hint) == 1 else f"result{i}" for i, hint in enumerate(hints))
+    names = [_output_name(hints, i) for i in range(len(hints))]
+    return tuple(name if names.count(name) == 1 else f"result{i}" for i, name in enumerate(names))
 
 
-__all__ = [
-    "DTYPES",
-    "Input",
-    "argument_name",
-    "axis_sizes",
-    "check_inputs",
-    "make_inputs",
-    "numpy_dtype",
-    "output_names",
-]
+def _output_name(hints: Sequence[str | None], place: int) -> str:
+    if (hint := hints[place]) is None:
+        return f"result{place}"
+    return hint if hints.count(hint) == 1 else f"{hint}_{place}"

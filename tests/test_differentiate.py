@@ -104,6 +104,22 @@ def test_a_gradient_is_called_by_its_argument() -> None:
     assert output_names(function_of(checked(module))) == ("da", "db")
 
 
+def test_a_gradient_of_two_arguments_is_called_by_both() -> None:
+    module = program(
+        "(%a: !r, %b: !r) -> !r",
+        "%s = diagram.map (%p = %a : !r, %q = %b : !r) -> !r {",
+        "  %d = arith.addf %p, %q : f32",
+        "  diagram.yield %d : f32",
+        "}",
+        "%y = diagram.map (%p = %s : !r) -> !r {",
+        "  %t = math.sin %p : f32",
+        "  diagram.yield %t : f32",
+        "}",
+        "func.return %y : !r",
+    )
+    assert output_names(function_of(checked(module))) == ("da_db_0", "da_db_1")
+
+
 def test_of_some_arguments() -> None:
     module = program(
         "(%a: !x, %w: !w) -> !y",

@@ -124,7 +124,7 @@ def test_inputs_that_do_not_fit(change, message):
 
 def test_outputs_are_called_what_the_program_calls_them():
     assert output_names(entry_function(ATTENTION)) == ("O",)
-    assert output_names(entry_function(FORMATS)) == ("I", "result1", "result2")
+    assert output_names(entry_function(FORMATS)) == ("I", "A_1", "A_2")
 
 
 # -- verdicts --------------------------------------------------------------------------------------

@@ -172,13 +172,15 @@ def _gradient(argument: SSAValue, backward: Backward) -> SSAValue:
 
 
 def _name_results(block: Block, names: Sequence[str | None]) -> None:
-    """Call each gradient by its argument, also where it is that of something else (of `a - m` by `a`, say), unless it
-    is that of several arguments, or given."""
+    """Call each gradient by its argument, also where it is that of something else (of `a - m` by `a`, say), and by all
+    of them where it is that of several; not what is given."""
     assert block.last_op is not None
-    returned = block.last_op.operands
-    for value, hint in zip(returned, names, strict=True):
-        if isinstance(value.owner, Operation) and list(returned).count(value) == 1:
-            value.name_hint = hint
+    together: dict[SSAValue, list[str]] = {}
+    for value, hint in zip(block.last_op.operands, names, strict=True):
+        if isinstance(value.owner, Operation) and hint is not None:
+            together.setdefault(value, []).append(hint)
+    for value, hints in together.items():
+        value.name_hint = "_".join(hints)
 
 
 def _declare(function: func.FuncOp, own: Sequence[SSAValue], wanted: Sequence[SSAValue]) -> None:
