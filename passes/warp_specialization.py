@@ -17,7 +17,7 @@ from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import WITHOUT_MAPS
+from treadle.dialects.cuda.kernel import SHARE, WITHOUT_MAPS
 from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
@@ -84,6 +84,9 @@ class WarpSpecializationPass(ModulePass):
         kernels = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
         made = {name: _try(kernel, machine) for name, kernel in kernels.items()}
         beside = {name: _by_lanes(kernels[name], machine) for name, found in made.items() if _is_mapped(found)}
+        for kernel in kernels.values():
+            if cuda.roles_of(kernel) is None:  # only roles give registers away
+                kernel.attributes.pop(SHARE, None)
         for function in [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]:
             launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
             names = dict.fromkeys(launch.kernel.root_reference.data for launch in launches)
