@@ -17,9 +17,10 @@ from benchmarking import benchmark
 from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.derivation.replay import read_derivation, read_overrides
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.explain import explain
 from treadle.compiler.gates import codes_of_cubin, report_kernels
 from treadle.compiler.machines import load_machine
-from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import BY_PIECE, blocks_that_share
@@ -70,6 +71,16 @@ def test_blocks_share_what_a_multiprocessor_has(text: str, resident: int) -> Non
     assert f"__launch_bounds__(256, {resident}) {kernel.sym_name.data}(" in print_cuda(module)
     (grid,) = (step for step in derivation_of(entry_function(module).attributes) if step.rewrite.data == "cuda-persist")
     assert grid.reason.data.startswith(f"{132 * resident} blocks for ")
+
+
+@pytest.mark.parametrize("length", [512, 4096])
+def test_what_a_block_takes_of_shared_memory_is_told_exactly(length: int) -> None:
+    """Also how many barriers its places have: what a piece holds has fewer of them than what is streamed."""
+    text = programs.attention(64, {**MANY, "q": length, "x": length}, example="attention_causal")
+    decided = parse_module(text)
+    run_pipeline(decided, Options(machine="h100"), last=LAST_DECORATING_PASS)
+    (told,) = explain(decided, H100).kernels
+    assert told.shared_bytes == sharing_kernel(compiled(text)).shared_bytes.data
 
 
 def test_lanes_that_copy_keep_their_registers() -> None:

@@ -62,7 +62,8 @@ def stages_for(
     leaving = max((op.stage_bytes for op in others if op.alias is not None), default=0)
     for stages in STAGES:
         brought = sum(tile_bytes(brought_type(tile)) * (stages if tile in streamed else 1) for tile in tiles)
-        rings = 2 * BARRIER_BYTES * stages * len(filled_together(tiles))
+        turns = sum(stages if streamed.intersection(each) else 1 for each in filled_together(tiles))
+        rings = 2 * BARRIER_BYTES * turns
         size = own + brought + leaving if apart else max(own + brought, leaving)
         if size + rings <= limit:
             return stages

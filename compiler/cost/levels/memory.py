@@ -208,9 +208,10 @@ def comes_in_turn(plan: Plan, machine: Machine) -> Amount:
 def ring_bytes(plan: Plan, stages: Amount) -> Amount:
     """The barriers of roles: a pair for each place of each tile; lines of words, wider than what products of warpgroups
     read, come together (`passes/warps/tiles.py`)."""
-    brought = [tile.width for tile in plan.tiles if tile.role in ("shared", "staged")]
-    rings = sum(width < WORD for width in brought) + any(width >= WORD for width in brought)
-    return 2 * BARRIER_BYTES * stages * rings
+    places: dict[str, Amount] = {"shared": 1, "staged": stages}
+    narrow = [tile.role for tile in plan.tiles if tile.role in places and tile.width < WORD]
+    lines = {tile.role for tile in plan.tiles if tile.role in places and tile.width >= WORD}
+    return 2 * BARRIER_BYTES * sum(places[role] for role in [*narrow, *lines])
 
 
 def shared_bytes(plan: Plan, stages: Amount, grouped: Amount = False) -> Amount:
