@@ -15,12 +15,30 @@ from inspect import getdoc, getmodule
 from pathlib import Path
 from typing import Any
 
+from xdsl.dialects.builtin import (
+    ArrayOfConstraint,
+    DenseArrayBase,
+    FloatAttr,
+    FunctionType,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    UnitAttr,
+)
 from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
 from xdsl.irdl import (
+    AnyAttr,
+    AnyOf,
+    AttrConstraint,
+    BaseAttr,
     OptOperandDef,
     OptPropertyDef,
     OptRegionDef,
     OptResultDef,
+    ParamAttrConstraint,
+    RangeOf,
     VarOperandDef,
     VarRegionDef,
     VarResultDef,
@@ -93,13 +111,13 @@ def dialect_page(dialect: Dialect, path: str) -> str:
 def _operation(op: type[Operation]) -> str:
     irdl = op.get_irdl_definition()  # pyright: ignore
     properties = [(name, each) for name, each in irdl.properties.items() if not name.endswith("SegmentSizes")]
-    lists: Mapping[str, list[tuple[str, Any]]] = {
-        "operands": list(irdl.operands),
-        "results": list(irdl.results),
-        "properties": properties,
-        "regions": list(irdl.regions),
+    lists: Mapping[str, list[str]] = {
+        "operands": [_named(*each) for each in irdl.operands],
+        "results": [_named(*each) for each in irdl.results],
+        "properties": [_named(name, each, _type(each.constr)) for name, each in properties],
+        "regions": [_named(*each) for each in irdl.regions],
     }
-    said = [f"{head}: {', '.join(_named(*each) for each in found)}" for head, found in lists.items() if found]
+    said = [f"{head}: {', '.join(found)}" for head, found in lists.items() if found]
     has = f"\n{'; '.join(said)}.\n" if said else ""
     return f"## `{op.name}`\n\n{_doc(op)}\n{has}"
 
@@ -108,11 +126,41 @@ OPTIONAL = (OptOperandDef, OptPropertyDef, OptRegionDef, OptResultDef)
 SEVERAL = (VarOperandDef, VarRegionDef, VarResultDef)
 
 
-def _named(name: str, definition: object) -> str:
+def _named(name: str, definition: object, type: str = "") -> str:
     """Optional ones include those that may be several: IRDL derives the one from the other."""
-    if isinstance(definition, OPTIONAL):
-        return f"`{name}` (optional)"
-    return f"`{name}` (any number)" if isinstance(definition, SEVERAL) else f"`{name}`"
+    many = "optional" if isinstance(definition, OPTIONAL) else "any number" if isinstance(definition, SEVERAL) else ""
+    told = ", ".join(each for each in (type, many) if each)
+    return f"`{name}` ({told})" if told else f"`{name}`"
+
+
+WORDS: Mapping[type[Attribute], str] = {
+    DenseArrayBase: "integers",
+    FloatAttr: "float",
+    FunctionType: "function type",
+    IntAttr: "integer",
+    IntegerAttr: "typed integer",
+    StringAttr: "string",
+    SymbolRefAttr: "symbol",
+    UnitAttr: "flag",
+}
+"""Attributes of MLIR; those of the dialects are called what they are written as."""
+
+
+def _type(constraint: AttrConstraint) -> str:
+    """What a property holds, by the constraint that verifies it."""
+    match constraint:
+        case ArrayOfConstraint(elem_range_constraint=RangeOf(constr=each)):
+            return f"list of {_type(each)}s"
+        case AnyOf(attr_constrs=several):
+            return " or ".join(map(_type, several))
+        case AnyAttr():
+            return "attribute or type"
+        case SymbolNameConstraint():
+            return "name"
+        case BaseAttr(attr=attr) | ParamAttrConstraint(base_attr=attr):
+            return WORDS.get(attr, f"`#{attr.name}`")
+        case _:
+            raise ValueError(f"no word for a property of {constraint}: give one in WORDS")
 
 
 def _attribute(attribute: type[Attribute]) -> str:

@@ -35,6 +35,14 @@ def test_the_pages_are_up_to_date(reference: ModuleType) -> None:
     assert not stale, f"{', '.join(sorted(stale))} in docs/reference: run 'make reference'"
 
 
+def test_every_property_has_a_type(reference: ModuleType) -> None:
+    said = "properties: `place` (`#diagram.place`), `padded` (flag, optional), `names` (list of strings, optional)."
+    assert said in reference.pages()["diagram.md"]
+    for page in ("diagram.md", "hierarchy.md", "cuda.md"):
+        for found in re.findall(r"properties: ([^;\n]*)[;.]", reference.pages()[page]):
+            assert all(re.fullmatch(r"`\w+` \(.+\)", each) for each in re.split(r"(?<=\)), ", found)), found
+
+
 def test_all_that_is_registered_is_described(reference: ModuleType) -> None:
     pages = reference.pages()
     heads = {name: re.findall(r"^## `[#!]?(.+)`$", text, re.M) for name, text in pages.items()}
