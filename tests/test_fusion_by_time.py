@@ -176,6 +176,19 @@ def test_small_sizes_stay_one_kernel(case: str) -> None:
         assert len(kernels(module)) == 1
 
 
+def test_a_cut_that_saves_too_little_is_told() -> None:
+    program, formats, _, machine, _ = CUT["normed_attention on a100"]
+    module = scheduled(text(program, formats, {**HEADS, "q": 1024, "x": 1024}), machine)
+    steps = derivation_of(entry_function(module).attributes)
+    (declined,) = (step for step in steps if step.rewrite.data == "decline fusion")
+    told = re.search(r"estimated (\S+) us apart, (\S+) us as one kernel", declined.reason.data)
+    assert told is not None
+    apart, together = map(float, told.groups())
+    assert apart > 0.9 * together
+    assert declined.subject.data.endswith("from %mul_e, %sum_b, %rsqrt_b, %mul_h, %mul_h_f16")
+    assert len(kernels(module)) == 1
+
+
 @needs_compiler
 @pytest.mark.parametrize("case", CUT)
 def test_a_cut_computes_the_same_at_any_size(case: str) -> None:

@@ -74,6 +74,15 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """A cut, whether it is worth its launches, and both times."""
+
+    cut: Cut
+    is_faster: bool
+    times: str
+
+
+@dataclass(frozen=True)
 class Sized:
     """A part of a program that could be one kernel, and the likely size of every axis."""
 
@@ -144,21 +153,25 @@ class Clock:
         found = Sized(part, self.limit, sizes, self.machine)
         return None if DYNAMIC in sizes.values() or found.least_time <= self.machine.launch else found
 
-    def cut(self, ops: Cluster) -> tuple[Cut, str] | None:
-        """How to cut a cluster, if that saves time, and both times."""
+    def cut(self, ops: Cluster) -> Judged | None:
+        """The cut of a cluster that saves most time, and whether that is enough; None where there is none."""
         found = self.sized(ops)
         roles = None if found is None else roles_of(found.part, self.limit)
         if found is None or not isinstance(roles, Roles) or not (cuts := list(_cuts(found, roles))):
             return None
         together = self.time([ops], found.sizes)
-        timed = [(self.time(cut.parts, found.sizes), i) for i, cut in enumerate(cuts)]
-        for apart, i in sorted(timed):
+        timed = sorted((self.time(cut.parts, found.sizes), i) for i, cut in enumerate(cuts))
+        one = f"{together:.3g} us as one kernel" if together < inf else "one kernel does not fit"
+        for apart, i in timed:
             if apart > WORTH * together:
-                return None
+                break
             if found.longer == found.sizes or self._is_no_slower(found, cuts[i].parts, [ops]):
-                one = f"{together:.3g} us as one kernel" if together < inf else "one kernel does not fit"
-                return cuts[i], f"{cuts[i].why}: estimated {apart:.3g} us apart, {one}{found.at}"
-        return None
+                return Judged(cuts[i], True, f"{cuts[i].why}: estimated {apart:.3g} us apart, {one}{found.at}")
+        apart, i = timed[0]
+        if apart == inf:
+            return None
+        where = "" if apart > WORTH * together else ", but more than that where axes known only at launch are long"
+        return Judged(cuts[i], False, f"though {cuts[i].why}: estimated {apart:.3g} us apart, {one}{found.at}{where}")
 
     def times(self, clusters: Sequence[Cluster]) -> tuple[float, ...]:
         """Of the kernels of some clusters, at the sizes that the program states, and where axes known only at launch

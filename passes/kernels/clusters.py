@@ -189,15 +189,17 @@ class Clusters:
         while left:
             cluster = left.pop(0)
             found = self.clock.cut(cluster) if self.clock is not None and len(cluster) > 1 else None
-            if found is None or any(map(self._why_no_part, found[0].parts)):
+            if found is None or any(map(self._why_no_part, found.cut.parts)):
                 continue
-            cut, times = found
-            *firsts, rest = cut.parts
-            for part in cut.parts:
-                self._join(part)
+            *firsts, rest = found.cut.parts
             subject = f"{_names(rest)} from {_names(op for part in firsts for op in part)}"
-            self._keep_apart(rest, firsts[0], subject, "cost model", times)
-            left += cut.parts
+            if not found.is_faster:
+                note(self.function, f"decline {PASS}", subject, "several kernels must save a tenth", found.times)
+                continue
+            for part in found.cut.parts:
+                self._join(part)
+            self._keep_apart(rest, firsts[0], subject, "cost model", found.times)
+            left += found.cut.parts
 
     def _join_fed(self) -> None:
         """Reductions of what a product's kernel is fed anyway join it, where the cost model finds that faster."""
