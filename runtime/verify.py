@@ -42,6 +42,9 @@ SPREAD = 4
 STEPS = 16
 """A bound of so many of the format's smallest steps says what the format can: of shares that vanish beside others."""
 
+LOOSE = 1 / 8
+"""Of the scale of a result, what half of its tolerances exceed where the verdict warns: much may be wrong unseen."""
+
 WHY = (
     "the values leave the range of a format, divide by what may be zero, multiply infinities or NaN by what is absent, "
     "or cancel down to their own rounding errors; smaller inputs, shorter sums or wider formats can be verified"
@@ -76,6 +79,8 @@ class Verdict:
     """The scale of the whole reference; where that is 0, any finite tolerance tells."""
     is_likely: bool = False
     """Whether the tolerances are those of independent roundings: the worst case has none that says anything."""
+    typical: float = 0.0
+    """The tolerance that half of the elements do not exceed."""
     note: str = ""
     """What is wrong where it is no element: a shape, say."""
 
@@ -83,6 +88,11 @@ class Verdict:
     def unverifiable(self) -> bool:
         """Whether nothing is seen to be wrong, and nothing is known."""
         return not (self.ok or self.wrong or self.note)
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether errors may be a good part of the result and within their tolerances."""
+        return bool(self.scale) and LOOSE * self.scale < self.typical < inf
 
     def __str__(self) -> str:
         if self.note:
@@ -98,6 +108,9 @@ class Verdict:
             )
         unknown = f", {self.unchecked} of {self.elements} elements without a bound" if self.unchecked else ""
         unknown += ", if roundings are independent" if self.is_likely else ""
+        if self.is_loose:
+            share = 100 * self.typical / self.scale
+            unknown += f"; loose: half of the tolerances are above {share:.0f} % of the scale, {_short(self.scale)}"
         return (
             f"verified ({self.backend}): {self.name} max error {_short(self.max_error)} "
             f"(tolerance {_short(self.tolerance)}{unknown})"
@@ -189,6 +202,7 @@ def compare(name: str, type: Attribute, output: NDArray[Any], reference: Bounded
         wrong=wrong,
         unchecked=unchecked,
         scale=_scale(sizes),
+        typical=float(np.median(tolerance)),
     )
 
 
