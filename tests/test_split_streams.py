@@ -494,3 +494,32 @@ func.func @f(%S: !S, %n: !n) -> !R attributes {sizes = #diagram.sizes<b = 2, x =
     specs = [ArgSpec(s.name, {"parts": (4,)}) if s.name == PASS else s for s in pipeline(Options())]
     with pytest.raises(TreadleError, match=r"by parts of 'x', condition '.*' has numbers beyond 64 bits"):
         run_passes(parse_module(text), specs)
+
+
+@pytest.mark.parametrize("k", [1, 31, 64, 200])
+def test_a_distance_from_a_mean_whose_row_ends_where_the_launch_says(k: int) -> None:
+    """The kernel of the parts is given the size that the mean divides by; it was then no size to the law that repairs
+    the maximum (an internal error)."""
+    text = """
+!A = tensor<?x?xf16, #diagram.array<[t, k]>>
+!D = tensor<?x?xf32, #diagram.array<[t, k]>>
+!m = tensor<?xf32, #diagram.array<[t]>>
+func.func @f(%A: !A) -> !m attributes {sizes = #diagram.sizes<t = 4, k = 200>} {
+  %l = diagram.reduce add %A over [k] : !A -> !m
+  %n = diagram.extent "k" : i32
+  %D = diagram.map (%a = %A : !A, %s = %l : !m, %i = %n : i32) -> !D {
+    %x = arith.extf %a : f16 to f32
+    %f = arith.sitofp %i : i32 to f32
+    %u = arith.divf %s, %f : f32
+    %d = arith.subf %x, %u : f32
+    diagram.yield %d : f32
+  }
+  %m = diagram.reduce max %D over [k] : !D -> !m
+  func.return %m : !m
+}"""
+    algorithm = parse_module(text)
+    module = algorithm.clone()
+    run_passes(module, [ArgSpec(PASS, {"length": (32,)}) if s.name == PASS else s for s in pipeline(Options())])
+    road = Road(algorithm, module, print_cuda(module))
+    assert len(road.kernels) == 2
+    road.check({"t": 3, "k": k})

@@ -13,7 +13,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, IndexOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.formats import known_format
 from treadle.passes.expressions.distances import distance_of, peak_of
@@ -21,6 +21,7 @@ from treadle.passes.expressions.polynomials import Key, Keys
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import CASTS, Constant, Expression, Leaf, Node, product
 from treadle.passes.expressions.signs import is_nonnegative
+from treadle.passes.expressions.sources import is_size
 
 Kinds = frozenset[str]
 """Of `-inf`, `-`, `0`, `+`, `+inf`, `nan`, those that a value may be."""
@@ -202,8 +203,10 @@ class _Walk:
         owner = leaf.value.owner
         if isinstance(owner, WhereOp):
             return self.of(Leaf(owner.operand))
-        if isinstance(owner, ExtentOp | IndexOp):
-            return frozenset({"+"}) if isinstance(owner, ExtentOp) else ZERO | {"+"}
+        if isinstance(owner, IndexOp):
+            return ZERO | {"+"}
+        if is_size(leaf.value):
+            return frozenset({"+"})
         if isinstance(owner, ContractOp | ReduceOp) and owner.init is None:
             return self._of_reduction(owner)
         known = known_format(leaf.type)

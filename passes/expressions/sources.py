@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects import arith
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from treadle.dialects.diagram import FillOp, IndexOp, MapOp
+from treadle.dialects.diagram import ExtentOp, FillOp, IndexOp, MapOp
 from treadle.dialects.hierarchy import KernelOp, StreamOp
 
 PLAIN = (arith.ConstantOp, FillOp, IndexOp)
@@ -33,7 +33,15 @@ def sources_of(value: SSAValue) -> frozenset[SSAValue]:
     return frozenset(found)
 
 
-def _before(value: SSAValue) -> Iterable[SSAValue] | None:
+def is_size(value: SSAValue) -> bool:
+    """Whether a number is the size of an axis, found here or, where a kernel is given it, by the function around."""
+    if isinstance(value.owner, ExtentOp):
+        return True
+    given = _before_argument(value) if isinstance(value, BlockArgument) else None
+    return given is not None and len(given) == 1 and isinstance(given[0].owner, ExtentOp)
+
+
+def _before(value: SSAValue) -> Sequence[SSAValue] | None:
     """What a value is computed from at once; None where that is not known, or it is an argument."""
     if isinstance(value, BlockArgument):
         return _before_argument(value)
@@ -42,7 +50,7 @@ def _before(value: SSAValue) -> Iterable[SSAValue] | None:
     return () if isinstance(op, PLAIN) else tuple(_read(op))
 
 
-def _before_argument(argument: BlockArgument) -> Iterable[SSAValue] | None:
+def _before_argument(argument: BlockArgument) -> Sequence[SSAValue] | None:
     block = argument.owner
     assert isinstance(block, Block)
     match block.parent_op():
