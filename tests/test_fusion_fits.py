@@ -37,3 +37,27 @@ def test_products_in_a_row(products: int, width: int, kernels: int) -> None:
     for weight in arrays[1:]:
         want = want @ weight.astype(np.float64)
     np.testing.assert_allclose(compiled(*arrays), want, atol=0.02 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_what_is_kept_apart_does_not_come_back_with_what_divides_it(machine: str) -> None:
+    """Keys and queries that are rotated in registers leave none for the second product. The quotient of it by the sum
+    of powers joined both again (a refusal: no sizes fit)."""
+
+    @treadle.kernel("q d, x d, x e, q d, q d, x d, x d -> q e", machine=machine)
+    def rotated(
+        Q: tl.Array, K: tl.Array, V: tl.Array, cq: tl.Array, sq: tl.Array, cx: tl.Array, sx: tl.Array
+    ) -> tl.Array:
+        Q = (Q * cq + (tl.read(Q, "q, d - 48") - tl.read(Q, "q, d + 48")) * sq).to("f16")
+        K = (K * cx + (tl.read(K, "x, d - 48") - tl.read(K, "x, d + 48")) * sx).to("f16")
+        return tl.contract(tl.softmax(tl.contract(Q, K, over="d") * 0.1, over="x"), V, over="x")
+
+    module = rotated.trace(["f16"] * 3 + ["f32"] * 4, {"q": 7, "x": 1, "d": 96, "e": 64}, ["d", "e"])
+    kernel = treadle.compile(module, machine=machine)
+    assert len(kernel.cost().kernels) > 1
+    assert "no memory for one kernel" in {step.law for step in kernel.derivation}
+    random = np.random.default_rng(0)
+    shapes = [(33, 96), (40, 96), (40, 64), (33, 96), (33, 96), (40, 96), (40, 96)]
+    given = [random.standard_normal(s).astype(np.float16 if i < 3 else np.float32) for i, s in enumerate(shapes)]
+    (verdict,) = kernel.verify(*given, backend="emulator")
+    assert verdict.ok, verdict

@@ -144,10 +144,12 @@ class Clusters:
             self._join(together)
             return
         reasons: list[str] = []
+        joined: list[frozenset[Operation]] = []
         for producer in producers:
-            refusal = self._why_not(cluster | producer) or self._why_unfit(op, cluster | producer, [producer])
+            refusal = self._why_not(cluster | producer) or self._why_unfit(op, cluster | producer, [*joined, producer])
             if refusal is None:
                 cluster |= producer
+                joined.append(producer)
             else:
                 reasons.append(f"from {_names(producer)}: {refusal[1]}")
                 self._keep_apart([op], producer, f"{label(op.results[0])} from {_names(producer)}", *refusal)
