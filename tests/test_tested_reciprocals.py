@@ -13,7 +13,7 @@ from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from roads import Road, array, compiled
-from treadle.compiler.pipeline import Options, pipeline, run_passes
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.primitives import source
 from treadle.compiler.sass import disassemble
 from treadle.compiler.source import parse_module
@@ -218,6 +218,16 @@ def test_any_size(gate: str, machine: str) -> None:
     made = road(gate, machine)
     for t, o in ((3, 9), (37, 75), (130, 264)):
         made.check({"t": t, "o": o})
+
+
+@needs_compiler
+@pytest.mark.parametrize("gate", ["silu", "sigmoid"])
+def test_a_gate_that_no_pass_wrote_out(gate: str) -> None:
+    """`diagram-expand-approximations` may be left out: an element is then divided as it stands, or by the test."""
+    algorithm = parse_module(layer(GATES[gate]))
+    module, passes = algorithm.clone(), pipeline(Options("h100"))
+    run_passes(module, [each for each in passes if each.name != "diagram-expand-approximations"])
+    check_special(Road(algorithm, module, print_cuda(module)), gate, "f16")
 
 
 @needs_nvcc

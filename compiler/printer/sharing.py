@@ -70,7 +70,9 @@ def print_shared(writer: KernelWriter, op: MapOp, shared: Operation, is_kept: bo
     """A map one quotient of which has a reciprocal for several elements; not where a thread has no two of those that
     may share one, nor where no pass wrote out how (`diagram-expand-approximations`)."""
     layout, tested = layout_of(op.result.type), tested_sharing_of(shared)
-    if not isinstance(shared, arith.DivfOp) or (tested is None and not isinstance(shared.rhs.owner, arith.MinimumfOp)):
+    if not isinstance(shared, arith.DivfOp) or constant_of(shared.lhs) is None:
+        return False
+    if tested is None and not isinstance(shared.rhs.owner, arith.MinimumfOp):
         return False
     with writer.names.scope():
         if _group(writer, writer.loops_over(tuple(layout.register)), shared).size == 1:
