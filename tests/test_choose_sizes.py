@@ -279,6 +279,13 @@ def test_stated_sizes_are_kept_and_decided_kernels_left_alone():
         ("attention", "q=0", None, r"with a number from 1 on"),
         ("attention", "q=-16", None, r"write axis=number"),
         ("attention", "q=16,q=32", None, r"names axis 'q' twice"),
+        (
+            "elementwise",
+            "n=4096",
+            None,
+            r"axis 'n' cannot have pieces of 4096 in @\w+: it can have 32, 64, 128.* 2048$",
+        ),
+        ("elementwise", "m=64,n=4096", None, r"axis 'n' .* beside m = 64: it can have 32, 64, 128"),
     ],
 )
 def test_overrides_are_checked(name: str, group: str | None, stream: str | None, message: str):

@@ -108,9 +108,29 @@ class Candidates:
 
 
 def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], clusters: int = 1) -> Candidates:
-    """All candidates with the `fixed` sizes (TreadleError where a fixed size cannot be), on a machine with clusters of
-    at most so many blocks."""
+    """All candidates with the `fixed` sizes (TreadleError where a fixed size cannot be, or not beside the others), on a
+    machine with clusters of at most so many blocks."""
     _check_fixed(sketch, fixed)
+    found = _candidates(sketch, sizes, fixed, clusters)
+    if not len(found):
+        raise TreadleError(_no_candidates(sketch, sizes, fixed, clusters))
+    return found
+
+
+def _no_candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], clusters: int) -> str:
+    """Which of the fixed sizes no block has beside the others, and those that some block has."""
+    for axis in fixed:
+        others = {other: size for other, size in fixed.items() if other != axis}
+        found = _candidates(sketch, sizes, others, clusters)
+        if len(found) and axis in found.tiles:
+            pieces = ", ".join(str(int(size)) for size in np.unique(found.tiles[axis]))
+            beside = f" beside {', '.join(f'{other} = {size}' for other, size in others.items())}" if others else ""
+            return f"axis '{axis}' cannot have pieces of {fixed[axis]} in @{sketch.name}{beside}: it can have {pieces}"
+    asked = ", ".join(f"{axis} = {size}" for axis, size in fixed.items())
+    return f"@{sketch.name} cannot have {asked} together: leave the choice of some to the cost model"
+
+
+def _candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], clusters: int) -> Candidates:
     if sketch.has_products:
         tiles, warps, vector = _of_products(sketch, sizes, fixed)
     else:
