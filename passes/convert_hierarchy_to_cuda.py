@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.passes import ModulePass
 
 from treadle.compiler.lowering.host import HostLowering
@@ -82,8 +82,16 @@ class ConvertHierarchyToCudaPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         functions = [inner for inner in op.body.block.ops if isinstance(inner, func.FuncOp) and inner.body.blocks]
         for function in functions:
-            if any(isinstance(inner, KernelOp | DiagramOperation) for inner in function.body.block.ops):
+            if not _is_lowered(function) and any(
+                isinstance(inner, KernelOp | DiagramOperation) for inner in function.body.block.ops
+            ):
                 HostLowering(function, machine_of(op)).lower()
         for law in [inner for inner in op.body.block.ops if isinstance(inner, LawOp)]:
             law.detach()
             law.erase()
+
+
+def _is_lowered(function: func.FuncOp) -> bool:
+    """Whether this pass has made a host function of it: reads and regroupings of arrays stay in it as they are."""
+    types = (*function.function_type.inputs, *function.function_type.outputs)
+    return any(isinstance(each, MemRefType) for each in types)
