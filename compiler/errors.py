@@ -239,7 +239,7 @@ def _joined(message: str) -> str:
 def _line_of_file(file: str, number: int, column: int) -> str:
     """The line as it stands in the file, or nothing where the file is gone or was never one."""
     try:
-        with open(file, encoding="utf-8") as stream:
+        with open(file, encoding="utf-8-sig") as stream:
             for i, line in enumerate(stream, start=1):
                 if i == number:
                     return excerpt(line, number, column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,15 +20,16 @@ def check_output(path: str | None) -> None:
     if path == "-":
         raise TreadleError("cannot write -: this goes to a file only, so name one (/dev/stdout is standard output)")
     try:
-        problem = _problem_of_output(Path(path))
+        problem = _problem_of_output(path)
     except OSError as error:
         problem = error.strerror or str(error)
     if problem is not None:
         raise TreadleError(f"cannot write {path}: {problem}")
 
 
-def _problem_of_output(target: Path) -> str | None:
-    if target.is_dir():
+def _problem_of_output(name: str) -> str | None:
+    target = Path(name)
+    if target.is_dir() or name.endswith("/"):
         return "it is a directory, name a file in it"
     if not target.parent.is_dir():
         return f"there is no folder {target.parent}"
@@ -67,6 +69,12 @@ def write_all_whole(files: Mapping[str, str | bytes]) -> None:
             partial.unlink(missing_ok=True)
 
 
+def drop_output() -> None:
+    """Standard output goes nowhere from here on, as whoever read it has stopped (`| head`): that is no error, and
+    Python would write what is left, and report the failure again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _staged(target: Path, content: bytes) -> Path:
     """A file beside `target` with its future content and permissions."""
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
@@ -88,4 +96,4 @@ def _umask() -> int:
     return mask
 
 
-__all__ = ["check_output", "write_all_whole", "write_whole"]
+__all__ = ["check_output", "drop_output", "write_all_whole", "write_whole"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from treadle.compiler.cli.arguments import make_parser
+from treadle.compiler.files import drop_output
 
 OK, WRONG_RESULT, REFUSED, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -30,8 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has stopped (`| head`): that is no error.
-        _drop_output()
+        drop_output()
         return OK
 
 
@@ -76,12 +76,7 @@ def _end_output() -> None:
     try:
         print(end="", flush=True)
     except OSError:  # the disk is full: the caller reports it
-        _drop_output()
-
-
-def _drop_output() -> None:
-    """Standard output goes nowhere from here on, for Python would write what is left, and report a failure again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:

@@ -8,17 +8,16 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from io import StringIO
-from typing import IO
+from typing import IO, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
-from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from treadle.compiler.errors import InternalError, TreadleError, describe, mistake
-from treadle.compiler.files import check_output, write_whole
-from treadle.compiler.overrides import check_options
+from treadle.compiler.files import check_output, drop_output, write_whole
+from treadle.compiler.overrides import check_options, read_passes
 from treadle.compiler.source import LocatingParser
 from treadle.compiler.universe import PASSES, loader
 
@@ -54,7 +53,7 @@ class TreadleOptMain(xDSLOptMain):
         return parser.parse_module(not self.args.no_implicit_module)
 
     def setup_pipeline(self) -> None:
-        for spec in parse_pipeline(self.args.passes or ""):
+        for spec in read_passes(self.args.passes or ""):
             if spec.name in PASSES:
                 check_options(loader(PASSES[spec.name])(), spec)
         super().setup_pipeline()
@@ -87,7 +86,7 @@ class TreadleOptMain(xDSLOptMain):
 
     def prepare_output(self) -> IO[str]:
         if self.args.output_file is None:
-            return sys.stdout
+            return cast("IO[str] | None", sys.stdout) or _Held()  # nobody listens where it is closed
         check_output(self.args.output_file)
         self._held = _Held()
         return self._held
@@ -112,6 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        drop_output()
+        return 0
     except ArgSpecParseError as exception:
         return _refuse(TreadleError(str(exception)))
     except Exception as exception:

@@ -5,21 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Literal, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from xdsl.passes import ModulePass
-from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.arg_spec import ArgSpec, ParameterListType, PipelineLexer, SpecTokenKind, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
+from xdsl.utils.hints import isa
 
 from treadle.compiler.errors import TreadleError
+
+
+def read_passes(text: str) -> list[ArgSpec]:
+    """The passes of `fusion,streaming{axis=x}` (TreadleError); whether there are such passes, who makes them says."""
+    try:
+        specs = list(parse_pipeline(text))
+    except ArgSpecParseError as error:
+        raise TreadleError(_reworded(error)) from error
+    _check_once(text)
+    return specs
+
+
+def _reworded(error: ArgSpecParseError) -> str:
+    """What xDSL shows over several lines, on one."""
+    _, place, *_, said = str(error).splitlines()
+    said = said.strip()
+    return f"{said[:1].lower()}{said[1:]} (character {place.rpartition(':')[2]})"
+
+
+def _check_once(text: str) -> None:
+    """Refuse an option that is given twice, of which xDSL takes the last (TreadleError)."""
+    lexer, given = PipelineLexer(text), set[str]()
+    before = token = lexer.lex()
+    while token.kind is not SpecTokenKind.EOF:
+        if token.kind is SpecTokenKind.L_BRACE:
+            given.clear()
+        elif token.kind is SpecTokenKind.IDENT and before.kind in (SpecTokenKind.L_BRACE, SpecTokenKind.SPACE):
+            if (option := token.span.text.replace("_", "-")) in given:
+                raise TreadleError(f"option '{option}' is given twice: keep one")
+            given.add(option)
+        before, token = token, lexer.lex()
 
 
 def read_override(text: str) -> ArgSpec:
     """The pass and the options of `coalescing{minimize=sectors}` (TreadleError); whether it has them, who makes it
     says."""
     try:
-        specs = list(parse_pipeline(text))
-    except ArgSpecParseError as error:
+        specs = read_passes(text)
+    except TreadleError as error:
         raise TreadleError(f"'{text}' is no pass with options, as coalescing{{max-bytes=8}}: {error}") from error
     if len(specs) != 1:
         raise TreadleError(f"'{text}' names {len(specs)} passes: give each by itself")
@@ -50,7 +83,7 @@ def check_runs(name: str, names: Sequence[str]) -> None:
 
 
 def check_options(of: type[ModulePass], spec: ArgSpec) -> None:
-    """Refuse an option that a pass does not have, and a word that is none of those it knows (TreadleError)."""
+    """Refuse an option that a pass does not have, and a value that is none of those it takes (TreadleError)."""
     if "from_spec" in vars(of):
         return  # it has other names for its options, and checks them
     types = get_type_hints(of)
@@ -62,14 +95,51 @@ def check_options(of: type[ModulePass], spec: ArgSpec) -> None:
             hint = f": did you mean {close[0].replace('_', '-')}?" if close else ""
             every = ", ".join(name.replace("_", "-") for name in names) or "none"
             raise TreadleError(f"pass '{spec.name}' has no option '{told}'{hint} (its options: {every})")
-        known = [each for each in _choices(types[option]) if each is not None]
-        if known and not (len(values) == 1 and values[0] in known):
-            given = f"{told}={','.join(map(str, values))}" if values else told
-            raise TreadleError(f"pass '{spec.name}': {given}: {told} is {' or '.join(map(str, known))}")
+        if not _takes(types[option], values):
+            given = _spelt(told, values)
+            raise TreadleError(f"pass '{spec.name}': {given}: {told} is {_expected(types[option])}")
+
+
+def _spelt(option: str, values: ParameterListType) -> str:
+    """As it was given."""
+    texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+    return f"{option}={','.join(texts)}" if values else option
+
+
+def _takes(type: Any, values: ParameterListType) -> bool:
+    """Whether an option of this type may have these values."""
+    if known := _choices(type):
+        return len(values) == 1 and values[0] in known
+    if any(isinstance(value, bool) for value in values) and bool not in _alternatives(type):
+        return False  # to Python it is a number, too
+    if not values and NoneType in _alternatives(type):
+        return True
+    return bool(isa(values, type)) or (len(values) == 1 and bool(isa(values[0], type)))
+
+
+def _expected(type: object) -> str:
+    """What an option takes."""
+    if known := _choices(type):
+        return " or ".join(map(str, known))
+    return " or ".join(text for each, text in _IN_WORDS if each in _alternatives(type)) or "of another type"
+
+
+def _alternatives(type: object) -> tuple[object, ...]:
+    """The types of a choice of types, or the one."""
+    return get_args(type) if get_origin(type) in (Union, UnionType) else (type,)
 
 
 def _choices(type: object) -> tuple[object, ...]:
     """The words of a literal, in a choice with others, too; none of other types."""
-    if get_origin(type) is Literal:
-        return get_args(type)
-    return tuple(each for inner in get_args(type) if get_origin(inner) is Literal for each in get_args(inner))
+    literals = [each for each in _alternatives(type) if get_origin(each) is Literal]
+    return tuple(word for each in literals for word in get_args(each) if word is not None)
+
+
+_IN_WORDS: Sequence[tuple[object, str]] = (
+    (bool, "true or false"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (str, "a text, in quotes unless it is a word"),
+    (tuple[int, ...], "whole numbers, as 1,2"),
+    (tuple[str, ...], "texts, as a,b"),
+)

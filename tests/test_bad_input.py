@@ -396,6 +396,7 @@ def test_a_law_captures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["-o", ""], "its name is empty"),
         (["-o", "a\0b"], "its name is empty or holds a zero byte"),
         (["-o", "x" * 300], "cannot write"),
+        (["-o", "x.cu/"], "it is a directory, name a file in it"),
         (["--html", "-"], "cannot write -: this goes to a file only"),
         (["--cubin", "-"], "cannot write -: this goes to a file only"),
     ],
@@ -480,3 +481,31 @@ def test_help_on_a_full_disk(arguments: list[str], unbuffered: str) -> None:
     done = with_streams(arguments, "> /dev/full", unbuffered)
     assert done.returncode == 2
     assert done.stderr == "treadle: cannot read or write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize(("streams", "code"), [(">&-", 0), ("| :", 0), ("> /dev/full", 2)])
+def test_the_optimizer_with_closed_streams_and_a_full_disk(streams: str, code: int) -> None:
+    """Whoever reads may stop, and that is no error."""
+    program()
+    line = f"{sys.executable} -m treadle.compiler.opt_main -p fusion p.mlir 2> told"
+    subprocess.run(["sh", "-c", f"({line}; echo $? > code) {streams}"], check=True)
+    assert Path("code").read_text().strip() == str(code)
+    told = Path("told").read_text()
+    assert told == ("treadle-opt: cannot read or write the output: No space left on device\n" if code else "")
+
+
+def test_files_may_begin_with_a_mark_of_their_encoding(capsys: pytest.CaptureFixture[str]) -> None:
+    """Some editors write one. Places in messages do not count it."""
+    mark = b"\xef\xbb\xbf"
+    Path("m.toml").write_bytes(mark + b'base = "a100"\n')
+    Path(program()).write_bytes(mark + Path("p.mlir").read_bytes())
+    assert cli.main(["compile", "p.mlir", "--machine", "m.toml", "-o", "p.cu"]) == 0
+    assert opt_main.main(["p.mlir", "-p", "fusion"]) == 0
+    capsys.readouterr()
+    Path("p.mlir").write_bytes(mark + b"nothing\n")
+    assert "p.mlir:1:1: " in (said := refused(capsys, "compile", "p.mlir"))
+    assert "    1 | nothing\n" in said
+
+
+def test_a_line_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no such file: -; /dev/stdin is standard input" in refused(capsys, "compile", "-")

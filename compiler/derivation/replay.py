@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
-from xdsl.utils.exceptions import ArgSpecParseError
+from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.errors import TreadleError, excerpt
-from treadle.compiler.overrides import read_override
+from treadle.compiler.overrides import read_override, read_passes
 from treadle.compiler.pipeline import make_pass
 from treadle.compiler.universe import PASSES
 
@@ -18,7 +17,7 @@ def read_derivation(path: str) -> tuple[ArgSpec, ...]:
     """The passes of a derivation (TreadleError): one a line; `#` begins a comment,
     but in quotes."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a mark of the encoding
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise TreadleError(f"cannot read the derivation {path}: {reason}") from error
@@ -55,8 +54,8 @@ def _read_line(path: str, number: int, line: str) -> ArgSpec:
     """The pass of a line, once it is known that there is such a pass and that it takes these options."""
     where, shown = f"{path}:{number}:1", excerpt(line, number, 1, len(line.rstrip()))
     try:
-        specs = list(parse_pipeline(_without_comment(line)))
-    except ArgSpecParseError as error:
+        specs = read_passes(_without_comment(line))
+    except TreadleError as error:
         raise TreadleError(f"a line of a derivation is pass{{option=value}}: {error}", where, shown) from error
     if len(specs) != 1:
         raise TreadleError(f"a line holds one pass, this one holds {len(specs)}", where, shown)

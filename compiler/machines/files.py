@@ -42,7 +42,7 @@ def load_machine(name_or_path: str | Path) -> Machine:
 
 def _read(path: Path) -> Machine:
     try:
-        return _parsed(path.read_text(encoding="utf-8"), str(path))
+        return _parsed(path.read_text(encoding="utf-8-sig"), str(path))
     except OSError as error:
         raise TreadleError(f"cannot read the machine file: {error.strerror}", str(path)) from error
     except ValueError as error:  # no TOML, no UTF-8, or an integer of thousands of digits
