@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import getdoc
-from io import StringIO
 from time import perf_counter
 
 from xdsl.context import Context
@@ -20,7 +19,8 @@ from treadle.compiler.errors import InternalError, TreadleError, describe, faili
 from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.overrides import check_options, overridden
 from treadle.compiler.source import make_context
-from treadle.compiler.universe import PASSES, TARGETS, loader
+from treadle.compiler.synchronised import check_synchronised
+from treadle.compiler.universe import PASSES, loader
 from treadle.dialects.hierarchy.schedule import StepAttr
 from treadle.passes._functions import watching
 
@@ -179,8 +179,12 @@ def run_pipeline(
     context: Context | None = None,
     last: str | None = None,
 ) -> list[PassRun]:
-    """Rewrite `module` in place, through the pass named `last` or to the end (TreadleError)."""
-    return run_passes(module, through(options, last), observer, context=context)
+    """Rewrite `module` in place, through the pass named `last` or to the end (TreadleError). Passes in an order of the
+    user's own must leave kernels whose threads wait for each other all the same."""
+    runs = run_passes(module, through(options, last), observer, context=context)
+    if options.passes or options.overrides:
+        check_synchronised(module)
+    return runs
 
 
 def through(options: Options, last: str | None) -> list[ArgSpec]:
@@ -262,17 +266,14 @@ def pass_sentence(spec: ArgSpec) -> str:
     return (text if end < 0 else text[:end]).rstrip(".:")
 
 
-def print_cuda(module: ModuleOp, context: Context | None = None) -> str:
+def print_cuda(module: ModuleOp) -> str:
     """CUDA C of a module at `cuda` level (TreadleError)."""
-    if "cuda-c" not in TARGETS:
-        raise InternalError("the target 'cuda-c' is not there")
-    output = StringIO()
-    target = loader(TARGETS["cuda-c"])()()
+    from treadle.compiler.printer.cuda_c import print_cuda_c
+
     try:
-        target.emit(context or make_context(), module, output)
+        return print_cuda_c(module)
     except DiagnosticException as error:
         raise describe(error, module) from error
-    return output.getvalue()
 
 
 def _apply(instance: ModulePass, context: Context, module: ModuleOp) -> None:
@@ -281,7 +282,10 @@ def _apply(instance: ModulePass, context: Context, module: ModuleOp) -> None:
     except VerifyException as error:
         raise _in_pass(instance.name, mistake(error, module)) from error
     except Exception as error:
-        raise _in_pass(instance.name, describe(error, module)) from error
+        told = describe(error, module)
+        if instance.name not in PASSES and isinstance(told, InternalError):
+            told = TreadleError(f"xDSL's pass cannot be run here ({error}): leave it out", told.location)
+        raise _in_pass(instance.name, told) from error
 
 
 def _verify(instance: ModulePass, module: ModuleOp) -> None:

@@ -17,7 +17,7 @@ from xdsl.dialects import tensor
 from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.execution import Execution
+from treadle.compiler.execution import Execution, Numbers
 from treadle.compiler.ordering import Handing, Turns
 from treadle.compiler.stores import StoreCheck
 from treadle.dialects import cuda
@@ -91,20 +91,26 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     if problem := _cluster_problem(kernel):
         return [problem]
     check = _Check(kernel, roles)
+    for told, known in cases(kernel):
+        if problems := check.problems(known):
+            return [f"{problem} ({told})" for problem in problems]
+    return []
+
+
+def cases(kernel: cuda.KernelOp, sizes: Sequence[tuple[int, ...]] = SIZES) -> Iterator[tuple[str, Numbers]]:
+    """Numbers for all that a kernel is told or finds out, as they are told of, and by value."""
+    arguments = [arg for arg in kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)]
     places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp | cuda.ClusterIndexOp)]
     ranks = [op.result for op in kernel.walk() if isinstance(op, cuda.BlockInClusterOp)]
     loaded = {op.result: 1 for op in kernel.walk() if isinstance(op, tensor.ExtractOp)}
     loaded |= {op.count: op.step.data for op in kernel.walk() if isinstance(op, cuda.SelectOp)}
-    is_sized = bool(loaded) or any(isinstance(arg.type, IndexType | IntegerType) for arg in kernel.body.block.args)
-    sizes = SIZES if is_sized else SIZES[:1]
+    sizes = sizes if loaded or arguments else sizes[:1]
     for some, block, part in product(sizes, BLOCKS if places else BLOCKS[:1], PARTS if loaded else PARTS[:1]):
-        known: dict[SSAValue, int] = dict.fromkeys(places, block)
+        known: Numbers = dict(zip(arguments, cycle(some)))
+        known |= dict.fromkeys(places, block)
         known |= {value: some[-1] // part // step for value, step in loaded.items()}
         known |= dict.fromkeys(ranks, block % kernel.cluster)
-        if problems := check.problems(some, known):
-            told = " and ".join(map(str, some))
-            return [f"{problem} (sizes of {told}, block {block})" for problem in problems]
-    return []
+        yield f"sizes of {' and '.join(map(str, some))}, block {block}", known
 
 
 def _cluster_problem(kernel: cuda.KernelOp) -> str | None:
@@ -129,10 +135,8 @@ class _Check:
         self.groups = roles.consumer_groups.data if ordered else 1
         self.most_events = MOST_EVENTS
 
-    def problems(self, sizes: Sequence[int], known: Mapping[SSAValue, int]) -> list[str]:
-        """With these sizes in turns."""
-        arguments = [arg for arg in self.kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)]
-        numbers: dict[SSAValue, int] = dict(zip(arguments, cycle(sizes))) | dict(known)
+    def problems(self, numbers: Numbers) -> list[str]:
+        """With these numbers."""
         for _ in self.execution.of(self.kernel.body.block, numbers):
             pass
         done: list[Operation] = []

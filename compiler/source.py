@@ -78,10 +78,14 @@ def parse_module(text: str, name: str = "<string>", context: Context | None = No
 def verify_module(module: ModuleOp) -> None:
     """Verify `module`, and that every value is defined before it is used (TreadleError)."""
     _check_symbols(module)
+    _check_yields(module)
     try:
         module.verify()
     except (VerifyException, RecursionError) as error:
         raise describe(error, module) from None
+    except ValueError:  # of a value that is defined later, or in another region
+        _check_order(module, set())
+        raise
     _check_arrays(module)
     _check_order(module, set())
 
@@ -90,13 +94,14 @@ def read_text(path: str | Path) -> str:
     """The text of a file (TreadleError if it is missing, a directory, too large or not UTF-8)."""
     path = Path(path)
     if not path.exists():
-        raise TreadleError(f"no such file: {path}{_similar_files(path)}")
+        hint = "; /dev/stdin is standard input" if str(path) == "-" else _similar_files(path)
+        raise TreadleError(f"no such file: {path}{hint}")
     if path.is_dir():
         raise TreadleError(f"{path} is a directory: name one .mlir file in it")
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise TreadleError(f"{path} is larger than {LARGEST_FILE >> 20} MiB: is it a program?")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark of the encoding
     except UnicodeDecodeError as error:
         raise TreadleError(f"{path} is not a text file: byte {error.start} is not UTF-8. Save it as UTF-8") from None
     except OSError as error:
@@ -137,7 +142,7 @@ class LocatingParser(Parser):
         readable_errors: bool = True,
     ):
         super().__init__(ctx, "", name)
-        text = input.decode("utf-8") if isinstance(input, bytes) else input
+        text = input.decode("utf-8-sig") if isinstance(input, bytes) else input
         self._parser_state = ParserState(_Lexer(Input(text, name)))
         self._readable_errors = readable_errors
         self._file = StringAttr(name)
@@ -273,6 +278,21 @@ def _check_symbols(module: ModuleOp) -> None:
         if name.data in taken:
             raise at(operation, f"@{name.data} is defined twice: give one of them another name")
         taken.add(name.data)
+
+
+def _check_yields(module: ModuleOp) -> None:
+    """xDSL's verifier does not ask whether branches and loops give what they say, and their printer leaves out an end
+    without values."""
+    for operation in module.walk():
+        if operation.name not in ("scf.if", "scf.for") or not operation.results:
+            continue
+        given = [result.type for result in operation.results]
+        for region in operation.regions:
+            last = region.block.last_op if region.blocks else None
+            if last is None or last.name != "scf.yield" or [each.type for each in last.operands] != given:
+                raise at(
+                    last or operation, f"a '{operation.name}' of {len(given)} values yields others, or not as many"
+                )
 
 
 def _check_arrays(module: ModuleOp) -> None:

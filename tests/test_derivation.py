@@ -12,7 +12,7 @@ from treadle.compiler.cli.arguments import make_parser
 from treadle.compiler.derivation.costs import moved_bytes
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.pipeline import Options, run_passes, run_pipeline
+from treadle.compiler.pipeline import Options, pipeline, run_passes, run_pipeline
 from treadle.compiler.source import load_module
 
 ROOT = Path(__file__).parents[1]
@@ -123,6 +123,15 @@ def test_the_machine_of_the_command_line_comes_first(tmp_path: Path, capsys: pyt
         ("streaming{axes=x}", "axes"),
         ("streaming{axis=", "pass{option=value}"),
         ("fusion,streaming", "a line holds one pass, this one holds 2"),
+        ("fusion}", "pass{option=value}: expected a comma or pass arguments here (character 7)"),
+        ("streaming{axis=x kernel=k axis=y}", "option 'axis' is given twice: keep one"),
+        ("fusion{whole-limit=1 whole_limit=2}", "option 'whole-limit' is given twice: keep one"),
+        ("fusion{together=maybe}", "pass 'fusion': together=maybe: together is true or false"),
+        ("fusion{together}", "pass 'fusion': together: together is true or false"),
+        ("fusion{whole-limit=1e9}", "whole-limit=1e9: whole-limit is a whole number"),
+        ("fusion{whole-limit=true}", "whole-limit=true: whole-limit is a whole number"),
+        ("cuda-cluster{size=2,x}", "size=2,x: size is whole numbers, as 1,2"),
+        ("streaming{axis=1}", "axis=1: axis is a text, in quotes unless it is a word"),
     ],
 )
 def test_a_wrong_line_is_shown(line: str, message: str, tmp_path: Path):
@@ -231,3 +240,29 @@ def test_a_comment_begins_in_no_quotes(tmp_path: Path):
     file.write_text('set-machine{file="a#b.toml"} # "c#d"\n# set-machine{name="e"}\n')
     (spec,) = read_derivation(str(file))
     assert str(spec) == 'set-machine{file="a#b.toml"}'
+
+
+def test_a_file_may_begin_with_a_mark_of_its_encoding_and_have_any_ends_of_lines(tmp_path: Path):
+    file = tmp_path / "edited.derivation"
+    file.write_bytes("\ufefffusion{whole-limit=8}\r\nstreaming{axis=x}\r\n".encode())
+    assert [str(spec) for spec in read_derivation(str(file))] == ["fusion{whole-limit=8}", 'streaming{axis="x"}']
+
+
+@pytest.mark.parametrize(("name", "machine"), [("mlp", "a100"), ("matmul", "h100")])
+def test_a_pass_that_is_repeated_changes_nothing_more(name: str, machine: str):
+    """Also where the host function reads arrays that it has regrouped: once lowered it stays as it is."""
+    first, second = (load_module(ROOT / f"examples/{name}.mlir") for _ in range(2))
+    specs = pipeline(Options(machine))
+    run_passes(first, specs)
+    run_passes(second, [spec for spec in specs for _ in range(2)])
+    assert without_reasons(str(first)) == without_reasons(str(second))
+
+
+def test_a_pass_of_another_that_is_not_installed_is_no_mistake_of_treadle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    file = tmp_path / "edited.derivation"
+    file.write_text("mlir-opt{arguments=--cse}\n")
+    assert cli.main(["compile", str(ROOT / "examples/matmul.mlir"), "--replay", str(file)]) == 2
+    assert "pass 'mlir-opt': xDSL's pass cannot be run here" in capsys.readouterr().err

@@ -80,13 +80,17 @@ def module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
 
     from treadle.compiler.raised import raised
     from treadle.compiler.source import load_module, parse_module, verify_module
+    from treadle.compiler.synchronised import check_synchronised
 
     if isinstance(program, ModuleOp):
         verify_module(program)
-        return raised(program.clone())
-    if isinstance(program, str) and "\n" in program:
-        return raised(parse_module(program))
-    return raised(load_module(Path(path_text("program", program))))
+        module = program.clone()
+    elif isinstance(program, str) and "\n" in program:
+        module = parse_module(program)
+    else:
+        module = load_module(Path(path_text("program", program)))
+    check_synchronised(module)
+    return raised(module)
 
 
 def check_numbers(sizes: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from treadle.compiler.progress import clear, progress
 from treadle.compiler.raised import raised
 from treadle.compiler.sizes import check_axes, check_defaults, check_sizes, parse_sizes
 from treadle.compiler.source import load_module, only_function
+from treadle.compiler.synchronised import check_synchronised
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def load_program(arguments: Namespace) -> Program:
     sizes = parse_sizes(arguments.size)
     with progress(f"reading {os.path.basename(arguments.file)}"):
         module = raised(load_module(arguments.file))
+    check_synchronised(module)
     function = only_function(module, arguments.file)
     check_axes(function)
     check_defaults(function)

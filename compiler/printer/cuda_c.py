@@ -13,10 +13,11 @@ from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.target import Target
 
 from treadle.compiler import primitives
-from treadle.compiler.errors import Refusal
+from treadle.compiler.errors import Refusal, Reported, TreadleError
 from treadle.compiler.printer.kernel import KernelPrinter
 from treadle.compiler.printer.launches import launches_of
 from treadle.compiler.printer.text import Text
+from treadle.compiler.synchronised import check_synchronised
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.collapse import Regrouping
@@ -70,9 +71,14 @@ def _title(module: ModuleOp) -> str:
 
 @dataclass(frozen=True)
 class CudaCTarget(Target):
-    """Prints CUDA C: `xdsl-opt -p treadle -t cuda-c FILE`."""
+    """Prints CUDA C: `xdsl-opt -p treadle -t cuda-c FILE`. A module that was read may be anybody's, so it is looked at
+    once more (Reported)."""
 
     name = "cuda-c"
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        try:
+            check_synchronised(module)
+        except TreadleError as error:
+            raise Reported(error) from error
         output.write(print_cuda_c(module))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeVar
 
 from xdsl.dialects import arith
@@ -89,7 +90,16 @@ class GlobalAccess(PlacedAccess):
             )
         if format_of(buffer) != format_of(tile):
             raise VerifyException(f"a tile of {format_of(tile)} of a buffer of {format_of(buffer)}")
+        self._check_widths(buffer)
         self.check_place(tile)
+
+    def _check_widths(self, buffer: Attribute) -> None:
+        """There is a width for each alignment: the last one for any."""
+        widths, most = self.width_list, WIDEST_VECTOR // format_bytes(buffer)
+        if widths and (widths[-1] != 1 or any(one <= other or most % one for one, other in pairwise(widths))):
+            raise VerifyException(
+                f"widths {[*widths]}: they are powers of two, at most {most}, the widest first, 1 last"
+            )
 
     def check_fragment_access(self, buffer: Attribute, piece: Attribute) -> None:
         """What holds for accesses from and to registers beside."""
