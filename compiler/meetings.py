@@ -3,7 +3,8 @@ written there, and nobody writes where others still read.
 
 Bodies are walked as they would run, with numbers for the sizes, as `rings` does: what stage of a tile an operation
 takes is then a number too. The threads of a block all do the same, so that one sequence stands for all of them. What a
-producer brings is seen through rings, which have their own check."""
+producer brings they may read from when they await it until they give it back, which products under way forbid; whether
+waits and arrivals of rings agree is the other check."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from treadle.compiler.execution import Execution, Numbers
 from treadle.compiler.lowering.barriers import accesses, base_of
 from treadle.compiler.rings import SIZES, cases
 from treadle.dialects import cuda
+from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.tiles import is_shared
 
 MOST_OPERATIONS = 1 << 14
@@ -59,11 +61,14 @@ class _Memory:
 
     meets: dict[Place, tuple[Place, ...]]
     """The places that share bytes with one, itself among them."""
-    brought: frozenset[SSAValue]
-    """Tiles that a producer fills."""
+    fills: dict[SSAValue, frozenset[SSAValue]]
+    """The tiles that a producer fills, by their ring."""
+    leaving: frozenset[SSAValue]
+    """The tiles that leave by tensor copies; who waits for whom there, and which warpgroups alone, `stores` asks."""
 
     @staticmethod
     def of(block: Block, producer: Block | None) -> _Memory:
+        leaving = frozenset(base_of(op.tile) for op in block.walk() if isinstance(op, cuda.TensorStoreOp))
         tiles = [op for op in block.ops if isinstance(op, cuda.SharedOp)]
         begins: dict[Place, int] = {
             (op.result, stage): op.offset.data + stage * op.stage_bytes
@@ -75,7 +80,7 @@ class _Memory:
             one: tuple(other for other in begins if begins[one] < ends[other] and begins[other] < ends[one])
             for one in begins
         }
-        return _Memory(meets, frozenset(_filled(producer)))
+        return _Memory(meets, _filled(producer), leaving)
 
 
 def _bytes(place: Place) -> int:
@@ -84,12 +89,17 @@ def _bytes(place: Place) -> int:
     return owner.stage_bytes
 
 
-def _filled(producer: Block | None) -> Iterator[SSAValue]:
+def _filled(producer: Block | None) -> dict[SSAValue, frozenset[SSAValue]]:
+    """By ring, the tiles that copies go to which complete its full barriers."""
+    found: dict[SSAValue, frozenset[SSAValue]] = {}
     for op in () if producer is None else producer.walk():
         if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp):
-            yield base_of(op.tile)
-        elif isinstance(op, cuda.CopyOp) and is_shared(op.destination.type):
-            yield base_of(op.destination)
+            found[op.ring] = found.get(op.ring, frozenset()) | {base_of(op.tile)}
+        copy = op.prev_op if isinstance(op, cuda.ArriveOp) else None
+        while isinstance(op, cuda.ArriveOp) and isinstance(copy, cuda.CopyOp):
+            found[op.ring] = found.get(op.ring, frozenset()) | {base_of(copy.destination)}
+            copy = copy.prev_op
+    return found
 
 
 @dataclass
@@ -106,6 +116,8 @@ class _Run:
     under_way: dict[Place, int] = field(default_factory=dict[Place, int])
     """Places that copies are on their way to, and how many groups of copies were closed since; closed but not waited
     for, they are written when a barrier is passed as well."""
+    products: list[set[Place]] = field(default_factory=list[set[Place]])
+    """What the products of warpgroups read that are under way, the oldest first."""
 
     def step(self, op: Operation) -> str | None:
         """What is wrong with the next operation."""
@@ -117,20 +129,48 @@ class _Run:
             case cuda.WaitOp():
                 pending = op.pending.data
                 self.under_way = {place: closed for place, closed in self.under_way.items() if closed <= pending}
+            case cuda.WarpgroupWaitOp() | cuda.WarpgroupDrainOp():
+                self.products = self.products[max(0, len(self.products) - op.pending.data) :]
+            case cuda.AwaitOp():
+                for place in self._turn(op):
+                    self._hold(place)
+            case cuda.ReleaseOp():
+                return next(self._given_back(op), None)
             case _:
                 return self._access(op)
         return None
 
+    def _hold(self, place: Place) -> None:
+        """What lay there is there no longer."""
+        self.held -= {*self.memory.meets[place]}
+        self.held.add(place)
+
+    def _turn(self, op: cuda.AwaitOp | cuda.ReleaseOp) -> Iterator[Place]:
+        """The stages that a turn of a ring is about."""
+        for tile in self.memory.fills.get(op.ring, ()):
+            place = tile, self.known[op.turn] % stages_of(op.ring)
+            if place in self.memory.meets:
+                yield place
+
+    def _given_back(self, op: cuda.ReleaseOp) -> Iterator[str]:
+        for place in self._turn(op):
+            if any(self._waiting(place, reads) for reads in self.products):
+                yield f"'{op.name}' gives back {_told(place)} while a product may still read it"
+            self.held.discard(place)
+
     def _access(self, op: Operation) -> str | None:
         written, read = (list(self._places(op, tiles)) for tiles in accesses(op))
+        if isinstance(op, cuda.TensorStoreOp):
+            return next((self._unheld(op, place) for place in read if place not in self.held), None)
         for place in (*written, *read):
             if place not in self.memory.meets:
                 return f"'{op.name}' takes {_told(place)}, which is not there"
         problem = next(self._problems(op, written, read), None)
         for place in written:
-            self.held -= {*self.memory.meets[place]}
-            self.held.add(place)
-        self.written |= set(written)
+            self._hold(place)
+        if isinstance(op, cuda.WarpgroupProductOp):
+            self.products.append(set(read))
+        self.written |= {place for place in written if place[0] not in self.memory.leaving}
         self.read |= set(read)
         if isinstance(op, cuda.CopyOp) and op.asynchronous is not None:
             self.under_way |= dict.fromkeys(written, 0)
@@ -138,8 +178,8 @@ class _Run:
 
     def _problems(self, op: Operation, written: Iterable[Place], read: Iterable[Place]) -> Iterator[str]:
         for place in read:
-            if place[0] not in self.memory.brought and place not in self.held:
-                yield f"'{op.name}' reads {_told(place)}, which does not hold what was written there"
+            if place not in self.held:
+                yield self._unheld(op, place)
             if self._waiting(place, self.under_way):
                 yield f"'{op.name}' reads {_told(place)} before its copy was waited for, or before others know that"
             if self._waiting(place, self.written):
@@ -147,6 +187,11 @@ class _Run:
         for place in written:
             if self._waiting(place, self.written) or self._waiting(place, self.read):
                 yield f"'{op.name}' writes {_told(place)}, and no barrier stands behind what other threads did there"
+
+    def _unheld(self, op: Operation, place: Place) -> str:
+        is_brought = any(place[0] in tiles for tiles in self.memory.fills.values())
+        why = "is not awaited, or given back" if is_brought else "does not hold what was written there"
+        return f"'{op.name}' reads {_told(place)}, which {why}"
 
     def _waiting(self, place: Place, among: Iterable[Place]) -> bool:
         return not set(among).isdisjoint(self.memory.meets[place])

@@ -88,7 +88,7 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     roles = cuda.roles_of(kernel)
     if roles is None:
         return []
-    if problem := _cluster_problem(kernel):
+    if problem := _cluster_problem(kernel) or next(_unfit(kernel, roles), None):
         return [problem]
     check = _Check(kernel, roles)
     for told, known in cases(kernel):
@@ -121,6 +121,32 @@ def _cluster_problem(kernel: cuda.KernelOp) -> str | None:
     if rings and not (len(after) == 2 and all(isinstance(op, kind) for op, kind in zip(after, kinds, strict=True))):
         return f"a block may end while others still release stages of %{rings[0].result.name_hint}"
     return None
+
+
+def _unfit(kernel: cuda.KernelOp, roles: cuda.RolesOp) -> Iterator[str]:
+    """What of the rings does not fit the kernel, whatever its sizes."""
+    rings = [op for op in kernel.body.block.ops if isinstance(op, cuda.RingOp)]
+    tiles = [op for op in kernel.body.block.ops if isinstance(op, cuda.SharedOp)]
+    ready = {ring for op in kernel.body.block.ops if isinstance(op, cuda.ReadyOp) for ring in op.rings}
+    places = {op: range(op.offset.data, op.offset.data + op.bytes) for op in rings}
+    places |= {op: range(op.offset.data, op.offset.data + op.stages.data * op.stage_bytes) for op in tiles}
+    groups = roles.consumer_groups.data
+    for ring in rings:
+        name = f"%{ring.result.name_hint}"
+        if ring.result not in ready:
+            yield f"{name} is used and no 'cuda.ready' names it"
+        if ring.consumers.data != groups:
+            yield f"{name} is for {ring.consumers.data} consumers, and there are {groups}"
+        for other, place in places.items():
+            if other is not ring and _meet(places[ring], place):
+                yield f"{name} lies where %{other.result.name_hint} lies"
+    for op in roles.producer.walk():
+        if isinstance(op, cuda.ArriveOp) and not isinstance(op.prev_op, cuda.CopyOp):
+            yield f"'cuda.arrive' of %{op.ring.name_hint} does not stand right behind what it says has been copied"
+
+
+def _meet(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop
 
 
 class _Check:

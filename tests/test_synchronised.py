@@ -12,7 +12,7 @@ import pytest
 from commands import refused
 from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Operation
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 import treadle
 from treadle.compiler import opt_main
@@ -120,6 +120,72 @@ def test_an_edit_that_breaks_the_order_is_refused(edit: Callable[[ModuleOp], Non
     with pytest.raises(TreadleError, match=re.escape(told)) as refusal:
         check_synchronised(module)
     assert ADVICE in str(refusal.value)
+
+
+def no_drain(kernel: cuda.KernelOp) -> None:
+    Rewriter.erase_op(next(op for op in kernel.walk() if isinstance(op, cuda.WarpgroupDrainOp)))
+
+
+def drains_less(kernel: cuda.KernelOp) -> None:
+    drain = next(op for op in kernel.walk() if isinstance(op, cuda.WarpgroupDrainOp))
+    drain.pending = IntAttr(drain.pending.data + 1)
+
+
+def not_ready(kernel: cuda.KernelOp) -> None:
+    Rewriter.erase_op(next(op for op in kernel.walk() if isinstance(op, cuda.ReadyOp)))
+
+
+def more_consumers(kernel: cuda.KernelOp) -> None:
+    ring = next(op for op in kernel.walk() if isinstance(op, cuda.RingOp))
+    ring.consumers = IntAttr(ring.consumers.data + 1)
+
+
+def ring_on_a_tile(kernel: cuda.KernelOp) -> None:
+    next(op for op in kernel.walk() if isinstance(op, cuda.RingOp)).offset = IntAttr(1024)
+
+
+def move(op: Operation, behind: Operation) -> None:
+    op.detach()
+    Rewriter.insert_op(op, InsertPoint.after(behind))
+
+
+def awaits_later(kernel: cuda.KernelOp) -> None:
+    """In the loop, behind the product that reads what is awaited."""
+    product = next(op for op in kernel.walk() if isinstance(op, cuda.WarpgroupDrainOp)).prev_op
+    assert isinstance(product, cuda.WarpgroupProductOp)
+    block = product.parent_block()
+    assert block is not None
+    move(next(op for op in block.ops if isinstance(op, cuda.AwaitOp)), product)
+
+
+def arrives_first(kernel: cuda.KernelOp) -> None:
+    arrive = next(op for op in kernel.walk() if isinstance(op, cuda.ArriveOp))
+    assert arrive.prev_op is not None
+    move(arrive.prev_op, arrive)
+
+
+SPECIALISED, BY_LANES = 0, 1
+
+
+@pytest.mark.parametrize(
+    ("which", "edit", "told"),
+    [
+        (SPECIALISED, no_drain, "'cuda.release' gives back %A_shared (stage 0) while a product may still read it"),
+        (SPECIALISED, drains_less, "gives back %A_shared (stage 0) while a product may still read it"),
+        (SPECIALISED, not_ready, "%A_ring is used and no 'cuda.ready' names it"),
+        (SPECIALISED, more_consumers, "%A_ring is for 2 consumers, and there are 1"),
+        (SPECIALISED, ring_on_a_tile, "%A_ring lies where %A_shared lies"),
+        (SPECIALISED, awaits_later, "reads %A_shared (stage 1), which is not awaited, or given back"),
+        (BY_LANES, arrives_first, "'cuda.arrive' of %A_ring does not stand right behind what"),
+    ],
+)
+def test_an_edit_of_roles_that_breaks_the_order_is_refused(
+    which: int, edit: Callable[[cuda.KernelOp], None], told: str
+) -> None:
+    module = made("matmul", "h100").clone()
+    edit(kernels(module)[which])
+    with pytest.raises(TreadleError, match=re.escape(told)):
+        check_synchronised(module)
 
 
 @pytest.fixture
