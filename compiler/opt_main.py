@@ -12,6 +12,7 @@ from typing import IO, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import ArgSpecParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
@@ -53,7 +54,7 @@ class TreadleOptMain(xDSLOptMain):
         return parser.parse_module(not self.args.no_implicit_module)
 
     def setup_pipeline(self) -> None:
-        for spec in read_passes(self.args.passes or ""):
+        for spec in _passes(self.args.passes or ""):
             if spec.name in PASSES:
                 check_options(loader(PASSES[spec.name])(), spec)
         super().setup_pipeline()
@@ -122,6 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(exception, ValueError) and str(exception).startswith(_KNOWN_BY_MESSAGE):
             return _refuse(TreadleError(f"{exception}{_advice(str(exception))}"))
         return _refuse(describe(exception))
+
+
+def _passes(text: str) -> list[ArgSpec]:
+    try:
+        return read_passes(text)
+    except TreadleError as error:
+        raise TreadleError(f"-p is a pass pipeline, as fusion,streaming{{axis=x}}: {error}") from error
 
 
 def _advice(message: str) -> str:
