@@ -94,12 +94,10 @@ class GlobalAccess(PlacedAccess):
         self.check_place(tile)
 
     def _check_widths(self, buffer: Attribute) -> None:
-        """There is a width for each alignment: the last one for any."""
+        """Vectors are those that lanes can move, the widest first; alignment chooses among them."""
         widths, most = self.width_list, WIDEST_VECTOR // format_bytes(buffer)
-        if widths and (widths[-1] != 1 or any(one <= other or most % one for one, other in pairwise(widths))):
-            raise VerifyException(
-                f"widths {[*widths]}: they are powers of two, at most {most}, the widest first, 1 last"
-            )
+        if any(width < 1 or most % width for width in widths) or any(one <= other for one, other in pairwise(widths)):
+            raise VerifyException(f"widths {[*widths]}: they are powers of two, at most {most}, the widest first")
 
     def check_fragment_access(self, buffer: Attribute, piece: Attribute) -> None:
         """What holds for accesses from and to registers beside."""

@@ -1,6 +1,6 @@
 // RUN: xdsl-opt %s | filecheck %s
 // RUN: xdsl-opt %s | xdsl-opt | filecheck %s
-// RUN: xdsl-opt -t cuda-c %s | filecheck %s --check-prefix=C
+// RUN: xdsl-opt -t 'cuda-c{checked=false}' %s | filecheck %s --check-prefix=C
 // RUN: xdsl-opt --print-op-generic %s | xdsl-opt | filecheck %s
 
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>

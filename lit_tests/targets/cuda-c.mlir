@@ -1,7 +1,9 @@
-// RUN: xdsl-opt -p 'coalescing' -t cuda-c %s | filecheck %s
-// RUN: not xdsl-opt -t cuda-c %s 2>&1 | filecheck %s --check-prefix=NARROW
+// RUN: xdsl-opt -p 'coalescing' -t 'cuda-c{checked=false}' %s | filecheck %s
+// RUN: not xdsl-opt -t 'cuda-c{checked=false}' %s 2>&1 | filecheck %s --check-prefix=NARROW
+// RUN: not xdsl-opt -p coalescing -t cuda-c %s 2>&1 | filecheck %s --check-prefix=CHECKED
 // RUN: not xdsl-opt -t cuda-c %S/../passes/tiling.mlir 2>&1 | filecheck %s --check-prefix=NONE
 
+// CHECKED: 'cuda.kernel' @integers_kernel: 'cuda.warpgroup_product' reads %A, which does not hold what was written there
 // NARROW: an access to device memory without widths: run coalescing before printing
 // NONE: the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing
 
