@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.execution import Execution, Numbers
 from treadle.compiler.lowering.barriers import accesses, base_of
-from treadle.compiler.rings import SIZES, cases
+from treadle.compiler.rings import SIZES, cases, copies_before
 from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.tiles import is_shared
@@ -95,10 +95,9 @@ def _filled(producer: Block | None) -> dict[SSAValue, frozenset[SSAValue]]:
     for op in () if producer is None else producer.walk():
         if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp):
             found[op.ring] = found.get(op.ring, frozenset()) | {base_of(op.tile)}
-        copy = op.prev_op if isinstance(op, cuda.ArriveOp) else None
-        while isinstance(op, cuda.ArriveOp) and isinstance(copy, cuda.CopyOp):
-            found[op.ring] = found.get(op.ring, frozenset()) | {base_of(copy.destination)}
-            copy = copy.prev_op
+        if isinstance(op, cuda.ArriveOp):
+            copied = frozenset(base_of(copy.destination) for copy in copies_before(op))
+            found[op.ring] = found.get(op.ring, frozenset()) | copied
     return found
 
 

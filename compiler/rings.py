@@ -141,8 +141,17 @@ def _unfit(kernel: cuda.KernelOp, roles: cuda.RolesOp) -> Iterator[str]:
             if other is not ring and _meet(places[ring], place):
                 yield f"{name} lies where %{other.result.name_hint} lies"
     for op in roles.producer.walk():
-        if isinstance(op, cuda.ArriveOp) and not isinstance(op.prev_op, cuda.CopyOp):
+        if isinstance(op, cuda.ArriveOp) and next(copies_before(op), None) is None:
             yield f"'cuda.arrive' of %{op.ring.name_hint} does not stand right behind what it says has been copied"
+
+
+def copies_before(op: cuda.ArriveOp) -> Iterator[cuda.CopyOp]:
+    """The copies that lanes of a producer say have come, the last one first: those right before, numbers between."""
+    before = op.prev_op
+    while before is not None and (isinstance(before, cuda.CopyOp | cuda.StageOp) or before.dialect_name() == "arith"):
+        if isinstance(before, cuda.CopyOp):
+            yield before
+        before = before.prev_op
 
 
 def _meet(one: range, other: range) -> bool:

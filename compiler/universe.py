@@ -61,7 +61,7 @@ PASSES: dict[str, str] = {
 }
 
 TARGETS: dict[str, str] = {
-    "cuda-c": "treadle.compiler.printer.cuda_c:CudaCTarget",
+    "cuda-c": "treadle.compiler.target:CudaCTarget",
 }
 
 

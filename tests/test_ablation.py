@@ -81,7 +81,9 @@ def test_options_are_told_by_their_types() -> None:
         "cuda-ping-pong{turns=false}",
         "fusion{together=false}",
     } <= found
-    assert not any(each.startswith(("set-machine", "hierarchy-choose-sizes")) for each in found)
+    assert not any(each.startswith("set-machine") for each in found)
+    sizes = {each for each in found if each.startswith("hierarchy-choose-sizes")}
+    assert sizes == {f'hierarchy-choose-sizes{{left="{where}"}}' for where in ("registers", "shared")}
     replaced = WithOption("pipelining", "carry", (False,)).applied(pipeline(Options("h100")))
     assert [each.parameters for each in replaced if each.name == "pipelining"] == [{"carry": (False,)}]
 

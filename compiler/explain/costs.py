@@ -32,9 +32,9 @@ from treadle.compiler.cost.timing.overlap import overlaps
 from treadle.compiler.cost.timing.roofline import flop, limits_us, tile_use, wave_use
 from treadle.compiler.cost.timing.turns import Made
 from treadle.compiler.explain.symbols import Expressions
-from treadle.compiler.machines import Machine
+from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import derivation_of
+from treadle.dialects.hierarchy.schedule import UNDECIDED, derivation_of
 
 
 @dataclass(frozen=True)
@@ -240,14 +240,18 @@ def explain(
     for function in (op for op in module.ops if isinstance(op, FuncOp)):
         for kernel in (op for op in function.walk() if isinstance(op, KernelOp)):
             sketch = (sketches or {}).get(kernel.kernel_name.data)
-            made = _made(kernel) if as_made else None
+            made = _made(kernel, function, machine_of(module)) if as_made else None
             kernels.append(_explain_kernel(kernel, function, machine, sizes or {}, sketch, expressions, made))
     return Explanation(machine.name, kernels, machine.launch)
 
 
-def _made(kernel: KernelOp) -> Made:
-    """Whether blocks take pieces in turns is decided with the sizes of its pieces. Where nothing is said, they do."""
-    return Made(kernel.schedule is None or kernel.schedule.turns.data != 0)
+def _made(kernel: KernelOp, function: FuncOp, machine: Machine) -> Made:
+    """Whether blocks take pieces in turns is decided for the sizes of its program, by the schedule if that says it."""
+    turns = UNDECIDED if kernel.schedule is None else kernel.schedule.turns.data
+    if turns != UNDECIDED:
+        return Made(turns > 0)
+    found = estimate(plan_of(kernel), machine, sizes_of_kernel(kernel, function))
+    return Made(found is not None and found.in_turns)
 
 
 def _explain_kernel(

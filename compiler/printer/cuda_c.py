@@ -1,23 +1,17 @@
-"""The target `cuda-c`: a module at `cuda` level as one CUDA C file."""
+"""A module at `cuda` level as one CUDA C file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import IO
-
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
-from xdsl.utils.target import Target
 
 from treadle.compiler import primitives
-from treadle.compiler.errors import Refusal, Reported, TreadleError
+from treadle.compiler.errors import Refusal
 from treadle.compiler.printer.kernel import KernelPrinter
 from treadle.compiler.printer.launches import launches_of
 from treadle.compiler.printer.text import Text
-from treadle.compiler.synchronised import check_synchronised
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.collapse import Regrouping
@@ -67,21 +61,3 @@ def _title(module: ModuleOp) -> str:
             text.comment(f"  {rewrite} {subject}: {law}{'; ' + reason if reason else ''}")
     text.line()
     return "\n".join(text.lines)
-
-
-@dataclass(frozen=True)
-class CudaCTarget(Target):
-    """Prints CUDA C: `xdsl-opt -p treadle -t cuda-c FILE`. A module that was read may be anybody's, so it is looked at
-    once more (Reported); not with `cuda-c{checked=false}`, for parts of kernels that show how something is printed."""
-
-    name = "cuda-c"
-
-    checked: bool = True
-
-    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        try:
-            if self.checked:
-                check_synchronised(module)
-        except TreadleError as error:
-            raise Reported(error) from error
-        output.write(print_cuda_c(module))

@@ -63,7 +63,8 @@ def _tried(
 def _turns(found: Estimate) -> int | None:
     if not found.footprint.producers:
         return None
-    return 0 if found.by_piece else int(found.footprint.resident)
+    resident = int(found.footprint.resident)
+    return resident if found.in_turns or resident > 1 else 0
 
 
 def nearest(
