@@ -17,7 +17,7 @@ from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import BY_PIECE, blocks_that_share
+from treadle.dialects.cuda.kernel import blocks_that_share, turns_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
@@ -154,7 +154,7 @@ class CudaPersistPass(ModulePass):
         found = numbers_of_host(function_of(launch))
         pieces = found.get(launch.grid)
         limit, at_a_time = int(machine.shared_of_block(blocks_that_share(kernel))), _at_a_time(kernel, machine)
-        reason = why_not(kernel, roles, limit) or _too_few(pieces, kernel, machine) or _slower(kernel)
+        reason = why_not(kernel, roles, limit) or _too_few(pieces, kernel, machine) or _decided(kernel)
         if reason is not None:
             return StepAttr("decline cuda-persist", subject, reason.law, reason.fact)
         assert pieces is not None
@@ -192,20 +192,20 @@ def _at_a_time(kernel: cuda.KernelOp, machine: Machine) -> int:
     return machine.blocks_at_a_time(kernel.cluster) * blocks_that_share(kernel)
 
 
+def _decided(kernel: cuda.KernelOp) -> Reason | None:
+    """Whether it was decided with the sizes that each piece has a block of its own."""
+    if turns_of(kernel) != 0:
+        return None
+    return Reason("each piece may have a block of its own", "so it was decided with the sizes: turns = 0")
+
+
 def _too_few(pieces: int | None, kernel: cuda.KernelOp, machine: Machine) -> Reason | None:
-    resident = blocks_that_share(kernel)
-    several = f" of {resident} blocks" if resident > 1 else ""
-    law = f"a block takes a second piece where there are more pieces than processors{several}"
+    """Turns that were decided stay, for few pieces as well: a derivation makes the same kernel at any size."""
+    law = "a block takes a second piece where there are more pieces than processors"
     if pieces is None:
         return Reason(law, "how many pieces there are is not known")
-    fits = pieces <= machine.sms * resident
-    return Reason(law, f"{pieces} pieces, {machine.sms} processors{several}") if fits else None
-
-
-def _slower(kernel: cuda.KernelOp) -> Reason | None:
-    if BY_PIECE not in kernel.attributes:
-        return None
-    return Reason("of two grids the model takes the faster", "an SM holds several blocks, which overlap as well")
+    fits = not turns_of(kernel) and pieces <= machine.sms
+    return Reason(law, f"{pieces} pieces, {machine.sms} processors") if fits else None
 
 
 def _told(order: TileOrder, kernel: cuda.KernelOp) -> str:

@@ -17,7 +17,7 @@ from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import SHARE, WITHOUT_MAPS
+from treadle.dialects.cuda.kernel import TURNS, WITHOUT_MAPS
 from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
@@ -36,7 +36,7 @@ class WarpSpecializationPass(ModulePass):
     Legal if the copies depend on nothing that the consumers compute, and every use of a piece waits for it: each tile
     gets a ring of stages, in which the producer acquires a turn, and a consumer awaits and releases it, so that the
     order of copies and uses is kept. A producer that only starts copies gives registers to the consumers: of several
-    warpgroups, or of the blocks that share a multiprocessor (`blocks_share`, as it was decided with the sizes), which
+    warpgroups, or of the blocks that share a multiprocessor (`turns`, as it was decided with the sizes), which
     have a part of its shared memory each. The copies become tensor copies and the products those of warpgroups.
 
     Tensor maps take no array whose address or strides are not multiples of 16 bytes. So two kernels are made, of which
@@ -85,8 +85,8 @@ class WarpSpecializationPass(ModulePass):
         made = {name: _try(kernel, machine) for name, kernel in kernels.items()}
         beside = {name: _by_lanes(kernels[name], machine) for name, found in made.items() if _is_mapped(found)}
         for kernel in kernels.values():
-            if cuda.roles_of(kernel) is None:  # only roles give registers away
-                kernel.attributes.pop(SHARE, None)
+            if cuda.roles_of(kernel) is None:  # without roles no block takes a second piece
+                kernel.attributes.pop(TURNS, None)
         for function in [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]:
             launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
             names = dict.fromkeys(launch.kernel.root_reference.data for launch in launches)

@@ -395,7 +395,7 @@ def test_several_blocks_on_an_sm_are_left_alone_where_the_model_finds_them_faste
     found, module = predicted(PRODUCT, "m=64,n=128")
     assert found.by_piece
     assert found.blocks_per_sm > 1
-    assert told(module) == "decline cuda-persist: an SM holds several blocks, which overlap as well"
+    assert told(module) == "decline cuda-persist: so it was decided with the sizes: turns = 0"
 
 
 def test_taking_turns_saves_the_begin_of_all_pieces_but_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import BY_PIECE, blocks_that_share
+from treadle.dialects.cuda.kernel import blocks_that_share, turns_of
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes.warps.laws import OF_PRODUCER, shares_of_blocks
 from treadle.runtime.emulator import EmulationError
@@ -169,7 +169,7 @@ def test_how_blocks_take_pieces_may_be_stated(turns: int, blocks: int | None) ->
     module = parse_module(CAUSAL)
     run_pipeline(module, Options(machine="h100", overrides=read_overrides(f"hierarchy-choose-sizes{{turns={turns}}}")))
     kernel = sharing_kernel(module)
-    assert (blocks_that_share(kernel), BY_PIECE in kernel.attributes) == (max(1, turns), turns == 0)
+    assert turns_of(kernel) == turns
     grids = [step for step in derivation_of(entry_function(module).attributes) if step.rewrite.data == "cuda-persist"]
     assert [step.reason.data.startswith(f"{blocks} blocks for ") for step in grids] == [True] * (blocks is not None)
     assert blocks_told(module) == max(1, turns)
@@ -178,11 +178,9 @@ def test_how_blocks_take_pieces_may_be_stated(turns: int, blocks: int | None) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            "turns=2",
-            r"no 2 blocks of @attention_causal can share a processor of h100 \(3 can\): each needs a warpgroup",
-        ),
-        ('group="q=128" turns=3', "no 3 blocks of @attention_causal can share a processor of h100: each needs"),
+        ("turns=2", "no 2 blocks of @attention_causal can share a processor of h100: only 3 may; ask for turns=1, or"),
+        ('group="q=128" turns=3', "no 3 blocks of @attention_causal can share .*: none of its pieces is for one"),
+        ('group="q=64" stream="x=256" turns=3', "a thread has 128 registers then, and needs about"),
         ('group="q=128" warps="q=3"', "warps of @attention_causal cannot lie as q = 3 with these pieces: there may be"),
         ('cluster="d=16"', "blocks of a cluster cannot have 16 of axis 'd' each in @attention_causal: leave that"),
         ("turns=-1", "-1 blocks of a processor cannot take turns: use 0 or more"),

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import (
     IntAttr,
     MemRefType,
     StridedLayoutAttr,
-    UnitAttr,
     UnrealizedConversionCastOp,
     i32,
 )
@@ -41,7 +40,7 @@ from treadle.compiler.lowering.regrouped import emit_size
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import BY_PIECE, SHARE
+from treadle.dialects.cuda.kernel import TURNS
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.placed import Scatter
 from treadle.dialects.diagram import ExtentOp, ReadOp
@@ -353,18 +352,10 @@ def lower_kernel(
     op = cuda.KernelOp(name, 32 * plan.warp_count, shared_bytes, Region(block), plan.blocks)
     resident = _resident(counted, needed, machine)
     op.resident = IntAttr(resident) if resident else None
-    _state_turns(op, source)
+    if source.schedule is not None and source.schedule.turns.data != UNDECIDED:
+        op.attributes[TURNS] = source.schedule.turns
     op.location = source.location
     return op
-
-
-def _state_turns(op: cuda.KernelOp, source: KernelOp) -> None:
-    """How blocks take pieces, for the passes that make it so."""
-    turns = UNDECIDED if source.schedule is None else source.schedule.turns.data
-    if turns == 0:
-        op.attributes[BY_PIECE] = UnitAttr()
-    if turns > 1:
-        op.attributes[SHARE] = IntAttr(turns)
 
 
 NOT_COUNTED = 32

@@ -240,22 +240,23 @@ WITHOUT_MAPS = "without_maps"
 """An attribute of a kernel that runs where another cannot, because its tensor maps do not take the arrays: lanes copy
 all that those would bring."""
 
-BY_PIECE = "a_block_for_each_piece"
-"""An attribute of a kernel whose pieces take less time in blocks of their own, several on an
-SM, than one after another in a block (`compiler/cost/timing/turns.py`)."""
-
-SHARE = "blocks_share"
-"""An attribute of a kernel: so many blocks share a multiprocessor, since their producers give
-registers to the consumers (`compiler/cost/levels/residents.py`)."""
+TURNS = "turns"
+"""An attribute of a kernel: how many blocks of a multiprocessor take pieces one after another, as it was decided with
+the sizes (`#hierarchy.schedule<turns = ..>`); 0 where each piece has a block of its own."""
 
 
-def blocks_that_share(kernel: Operation) -> int:
-    """How many blocks share a multiprocessor, as it was decided with the sizes of a kernel; 1 where none do."""
-    match kernel.attributes.get(SHARE):
+def turns_of(kernel: Operation) -> int | None:
+    """How many blocks of a multiprocessor take pieces one after another; None where that is not decided."""
+    match kernel.attributes.get(TURNS):
         case IntAttr(data=blocks):
             return int(blocks)
         case _:
-            return 1
+            return None
+
+
+def blocks_that_share(kernel: Operation) -> int:
+    """How many blocks share a multiprocessor, since their producers give registers to the consumers."""
+    return max(1, turns_of(kernel) or 1)
 
 
 TURN_REGISTERS = "registers"

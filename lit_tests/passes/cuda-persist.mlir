@@ -124,12 +124,15 @@ cuda.kernel @stream (%A_map: !A_map, %C_map: !A_map) threads 256 shared 16416 {
 // CHECK: %blocks = cuda.grid_size
 // CHECK: scf.for %number = %block to %pieces step %blocks
 // CHECK-LABEL: cuda.kernel @few_beside
+// CHECK: scf.for %number = %block to %pieces step %blocks
+// CHECK-LABEL: cuda.kernel @apart
 // CHECK-NOT: cuda.grid_size
 // CHECK-LABEL: func.func @host
 // CHECK-SAME: #hierarchy.step<"cuda-persist", "@stream", "groups are independent, and the turns of a ring count on from piece to piece", "132 blocks for 400 pieces
 // CHECK-SAME: #hierarchy.step<"decline cuda-persist", "@few", "a block takes a second piece where there are more pieces than processors", "132 pieces, 132 processors">
 // CHECK-SAME: #hierarchy.step<"cuda-persist", "@beside", "groups are independent, and the turns of a ring count on from piece to piece", "396 blocks for 400 pieces">
-// CHECK-SAME: #hierarchy.step<"decline cuda-persist", "@few_beside", "a block takes a second piece where there are more pieces than processors of 3 blocks", "396 pieces, 132 processors of 3 blocks">
+// CHECK-SAME: #hierarchy.step<"cuda-persist", "@few_beside", {{.*}}, "396 blocks for 396 pieces">
+// CHECK-SAME: #hierarchy.step<"decline cuda-persist", "@apart", "each piece may have a block of its own", "so it was decided with the sizes: turns = 0">
 // CHECK: %[[processors:[0-9]+]] = arith.constant 132 : index
 // CHECK-NEXT: %grid = arith.minsi %many, %[[processors]] : index
 // CHECK-NEXT: cuda.launch @stream grid %grid aligned %few(%A_map, %A_map, %many) :
@@ -137,7 +140,8 @@ cuda.kernel @stream (%A_map: !A_map, %C_map: !A_map) threads 256 shared 16416 {
 // CHECK-NEXT: %[[places:[0-9]+]] = arith.constant 396 : index
 // CHECK-NEXT: %grid_1 = arith.minsi %many, %[[places]] : index
 // CHECK-NEXT: cuda.launch @beside grid %grid_1 aligned %few(%A_map, %many) :
-// CHECK-NEXT: cuda.launch @few_beside grid %fewer aligned %few(%A_map) :
+// CHECK: cuda.launch @few_beside grid %{{.*}} aligned %few(%A_map, %fewer) :
+// CHECK-NEXT: cuda.launch @apart grid %many aligned %few(%A_map) :
 cuda.kernel @few (%A_map: !A_map) threads 256 shared 0 {
   %block = cuda.block_index
   cuda.roles registers 0, 0 producer {
@@ -145,18 +149,26 @@ cuda.kernel @few (%A_map: !A_map) threads 256 shared 0 {
   }
 }
 
-// Three blocks share a processor: as many run at a time.
+// Three blocks share a processor: as many run at a time. Turns that were decided stay, however few pieces there are, and so
+// do blocks of their own.
 
-cuda.kernel @beside (%A_map: !A_map) threads 256 shared 0 resident 3 attributes {blocks_share = #builtin.int<3>} {
+cuda.kernel @beside (%A_map: !A_map) threads 256 shared 0 resident 3 attributes {turns = #builtin.int<3>} {
   %block = cuda.block_index
   cuda.roles registers 24, 136 producer {
   } consumers 1 {
   }
 }
 
-cuda.kernel @few_beside (%A_map: !A_map) threads 256 shared 0 resident 3 attributes {blocks_share = #builtin.int<3>} {
+cuda.kernel @few_beside (%A_map: !A_map) threads 256 shared 0 resident 3 attributes {turns = #builtin.int<3>} {
   %block = cuda.block_index
   cuda.roles registers 24, 136 producer {
+  } consumers 1 {
+  }
+}
+
+cuda.kernel @apart (%A_map: !A_map) threads 256 shared 0 attributes {turns = #builtin.int<0>} {
+  %block = cuda.block_index
+  cuda.roles registers 0, 0 producer {
   } consumers 1 {
   }
 }
@@ -170,5 +182,6 @@ func.func @host(%A: !A) {
   cuda.launch @few grid %few aligned %few (%A_map) : !A_map
   cuda.launch @beside grid %many aligned %few (%A_map) : !A_map
   cuda.launch @few_beside grid %fewer aligned %few (%A_map) : !A_map
+  cuda.launch @apart grid %many aligned %few (%A_map) : !A_map
   func.return
 }

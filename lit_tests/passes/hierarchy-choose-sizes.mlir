@@ -25,7 +25,7 @@
 
 // WARPS: warps of @product cannot lie as m = 3 with these pieces: there may be m = 1, 2, 4; n = 1, 2, {{.*}}; or leave them to the cost model
 
-// TURNS: no 2 blocks of @product can share a processor of a100 (3 can): each needs a warpgroup that computes
+// TURNS: no 2 blocks of @product can share a processor of a100: only 3 may; ask for turns=1, or leave that to the cost model
 
 // WRONG: axis 'm' cannot have pieces of 24 in @product: rows of products lie 16, 32 or 64 to a warp
 

@@ -15,7 +15,7 @@
 // AMPERE-NEXT: %x = cuda.load %X[%n0] widths [1] :
 // AMPERE-NEXT: cuda.store %x into %X[%n0] widths [1] :
 // HOPPER: cuda.kernel @streamed (%X: memref<?xf32, {{.*}}>, %n: index) threads 32 shared 0 {
-cuda.kernel @streamed (%X: !X, %n: index) threads 32 shared 0 attributes {blocks_share = #builtin.int<3>} {
+cuda.kernel @streamed (%X: !X, %n: index) threads 32 shared 0 attributes {turns = #builtin.int<3>} {
   %zero = arith.constant 0 : index
   %piece = arith.constant 32 : index
   scf.for %n0 = %zero to %n step %piece {
@@ -145,11 +145,11 @@ func.func @multiply(%A: !A, %B: !B, %C: !C, %k: index) {
 // Three blocks are to share a multiprocessor: a producer that starts tensor copies gives registers to the consumers, and
 // the stages have a third of shared memory; lanes that copy keep theirs.
 
-// HOPPER: cuda.kernel @small_specialised ({{.*}}) threads 256 shared 49280 resident 3 attributes {blocks_share = #builtin.int<3>} {
+// HOPPER: cuda.kernel @small_specialised ({{.*}}) threads 256 shared 49280 resident 3 attributes {turns = #builtin.int<3>} {
 // HOPPER: cuda.roles registers 32, 128 producer {
-// HOPPER: cuda.kernel @small_by_lanes ({{.*}}) threads 256 shared 49280 attributes {without_maps} {
+// HOPPER: cuda.kernel @small_by_lanes ({{.*}}) threads 256 shared 49280 attributes {turns = #builtin.int<1>, without_maps} {
 // HOPPER: cuda.roles registers 0, 0 producer warps 4 {
-cuda.kernel @small (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 12288 attributes {blocks_share = #builtin.int<3>} {
+cuda.kernel @small (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 12288 attributes {turns = #builtin.int<3>} {
   %A_shared = cuda.shared at 0 : !As
   %B_shared = cuda.shared at 8192 : !Bs
   %zero = arith.constant 0 : index

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ApplyOp, ConditionAttr, LawOp, WhereOp, YieldOp
+from treadle.dialects.diagram import ApplyOp, ConditionAttr, LawOp, ReduceOp, WhereOp, YieldOp
 from treadle.dialects.diagram.absence import absences_of, absent_with
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.condition import terms_of
+from treadle.dialects.diagram.linear import Read
 from treadle.passes.gradients.laws import law_of
 
 
@@ -26,6 +29,14 @@ class Asked:
     def by(cls, op: WhereOp) -> Asked:
         return cls(op.condition, op.names, tuple(op.inputs))
 
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes whose positions decide, directly or in what an input is read by."""
+        named = {name.data for name in self.names}
+        terms = list(terms_of(self.condition.condition))
+        own = {term for term in terms if isinstance(term, str) and term not in named}
+        return frozenset(own.union(*(term.axes for term in terms if isinstance(term, Read))))
+
     def of(self, value: SSAValue) -> WhereOp:
         """The elements of a value at which it holds."""
         named = {name.data: each for name, each in zip(self.names, self.inputs, strict=True)}
@@ -40,6 +51,16 @@ def conditions(value: SSAValue, laws: Mapping[str, LawOp]) -> frozenset[Asked]:
 def conditions_of(values: Iterable[SSAValue], laws: Mapping[str, LawOp]) -> frozenset[Asked]:
     """Of any of some arrays."""
     return frozenset(map(Asked.by, absences_of(values, lambda value, op: _absent_with(value, op, laws))))
+
+
+def vanishing(cotangent: SSAValue, laws: Mapping[str, LawOp]) -> frozenset[Asked]:
+    """The conditions outside of which a cotangent is zero because it is a sum of what is absent there, along axes of
+    which they say nothing."""
+    op = cotangent.owner
+    if not isinstance(op, ReduceOp) or op.kind.data != "add":
+        return frozenset()
+    inside = conditions(op.operand, laws) | vanishing(op.operand, laws)
+    return frozenset(asked for asked in inside if asked.axes.issubset(axes_of(cotangent.type)))
 
 
 def _absent_with(value: SSAValue, op: Operation, laws: Mapping[str, LawOp]) -> Sequence[SSAValue]:

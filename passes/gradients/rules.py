@@ -38,7 +38,7 @@ from treadle.passes.expressions.scalars import (
 )
 from treadle.passes.gradients.backward import Backward, is_argument
 from treadle.passes.gradients.laws import is_float, law_of
-from treadle.passes.gradients.presence import Asked, conditions
+from treadle.passes.gradients.presence import Asked, conditions, vanishing
 from treadle.passes.gradients.reads import read
 
 Rule: TypeAlias = Callable[[Any, SSAValue, Backward], None]
@@ -145,7 +145,9 @@ def map(op: MapOp, cotangent: SSAValue, backward: Backward) -> None:
     """The chain rule on what the map computes; an operand that is repeated along an axis gets the sum."""
     if not is_plain(op):
         raise Refusal(op, "no derivative is known of a map whose operations give several values")
-    cotangent = backward.restricted(cotangent, conditions(op.result, backward.laws))
+    # Slopes may be NaN where nothing depends on them.
+    asked = conditions(op.result, backward.laws) | vanishing(cotangent, backward.laws)
+    cotangent = backward.restricted(cotangent, asked)
     wanted = backward.active & set(op.inputs)
     try:
         found = adjoints(expression_of(op), Leaf(cotangent), wanted, op.result)

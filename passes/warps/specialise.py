@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import SHARE, blocks_that_share
+from treadle.dialects.cuda.kernel import TURNS, blocks_that_share
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.roles import WARPGROUP
@@ -60,8 +60,8 @@ class Specialised:
 def specialise(kernel: cuda.KernelOp, name: str, machine: Machine) -> Specialised | Reason:
     """The kernel with roles, of that name. `why_not` must have found nothing."""
     kernel = kernel.clone()
-    if _needs_its_registers(kernel):
-        kernel.attributes.pop(SHARE, None)
+    if blocks_that_share(kernel) > 1 and _needs_its_registers(kernel):
+        kernel.attributes[TURNS] = IntAttr(1)
     count_turns(dict.fromkeys(copy.parent_op() for copy in inward_copies(kernel)))
     copies = inward_copies(kernel)
     tiles = list(dict.fromkeys(copy.tile for copy in copies))

@@ -17,11 +17,11 @@ from treadle.compiler.cost.choice.small_blocks import small_blocks
 from treadle.compiler.cost.choice.stated import FREE, Stated
 from treadle.compiler.cost.choice.trial import Trial, by_rank, tried
 from treadle.compiler.cost.kernel.plan import Plan
+from treadle.compiler.cost.levels.residents import why_none_share
 from treadle.compiler.cost.reading.sketch import Sketch
 from treadle.compiler.cost.timing.time import Estimate
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine
-from treadle.passes.warps.laws import OF_PRODUCER
 
 EXACTLY = 8
 """Of a stream that conditions limit, so many of the best are estimated again piece by piece."""
@@ -158,12 +158,11 @@ def _or_small_blocks(trial: Trial, best: _Exact) -> _Exact:
 def _best_of_small_blocks(trial: Trial, blocks: int) -> _Exact:
     if found := _small_blocks(trial):
         return min(found, key=lambda each: each.merit)
-    name, machine = trial.setting.sketch.name, trial.setting.machine.name
-    few = f" ({' or '.join(map(str, OF_PRODUCER))} can)" if blocks not in OF_PRODUCER else ""
+    name, machine = trial.setting.sketch.name, trial.setting.machine
+    why = why_none_share(trial.plan, machine, blocks)
     raise TreadleError(
-        f"no {blocks} blocks of @{name} can share a processor of {machine}{few}: each needs a warpgroup that computes, "
-        "beside one that does nothing but start tensor copies, and a part of the registers and of the shared memory; "
-        "ask for turns=1, or leave that to the cost model"
+        f"no {blocks} blocks of @{name} can share a processor of {machine.name}: {why}; ask for turns=1, or leave that "
+        "to the cost model"
     )
 
 

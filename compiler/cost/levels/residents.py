@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from treadle.compiler.amounts import Amount, choice, is_any, least, most
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.kernel.warpgroups import WARPGROUP, are_of_warpgroups
@@ -40,6 +42,23 @@ def with_residents(plan: Plan, machine: Machine, sizes: Mapping[str, int], asked
         pays = (held < resident) & (blocks >= resident * machine.sms)
         found = choice(fits & (pays if asked is None else True), resident, found)
     return replace(plan, resident=found)
+
+
+def why_none_share(plan: Plan, machine: Machine, blocks: int) -> str:
+    """Why so many blocks share no SM in any of the candidates of a plan."""
+    if blocks not in OF_PRODUCER:
+        return f"only {' or '.join(map(str, OF_PRODUCER))} may"
+    alone = are_of_warpgroups(plan, machine) & (plan.warp_count == WARPGROUP)
+    if not is_any(alone):
+        return "none of its pieces is for one warpgroup that multiplies, beside one that copies"
+    if not _only_tensor_copies(plan):
+        return "what brings its tiles does more than start tensor copies, for which it needs its registers"
+    each = np.broadcast_to(registers(replace(plan, resident=blocks), machine), np.shape(alone))
+    _, granted = shares_of_blocks(blocks)
+    return (
+        f"a thread has {granted} registers then, and needs about {int(np.min(each[alone])) + SPARE} at least; or "
+        "shared memory has no room for two places of each tile"
+    )
 
 
 def _only_tensor_copies(plan: Plan) -> bool:
