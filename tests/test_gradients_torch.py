@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from differences import differentiated, inputs_of, is_float, odd_sizes, run
 
+import treadle
+import treadle.language as tl
 from treadle.compiler.source import load_module, parse_module
 from treadle.runtime.interpreter import entry_function
 
@@ -128,3 +130,27 @@ TIES = np.array([[1.0, 3.0, 3.0, -2.0], [0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 5.0, 1.
 )
 def test_reductions_of_equals_and_of_zeros(kind: str, reference: Callable[..., Any]) -> None:
     against(parse_module(REDUCED.replace("KIND", kind)), lambda a: reference(a, -1), [TIES])
+
+
+@treadle.kernel("b h q d, b h x d, b h x e, h -> b h q e")
+def falling_attention(Q: tl.Array, K: tl.Array, V: tl.Array, slope: tl.Array) -> tl.Array:
+    """The logarithm is that of a negative number where the condition leaves out."""
+    S = tl.contract(Q, K, over="d") * 0.25
+    far = tl.index("q", S) - tl.index("x", S)
+    return tl.contract(tl.softmax(tl.keep(S - slope * tl.log1p(far), "x <= q"), over="x"), V, over="x")
+
+
+def test_slopes_may_be_nan_where_nothing_depends_on_them() -> None:
+    """Also where a sum over a batch stands between, in which absent elements are zeros."""
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal((2, 3, 9, 16)).astype(np.float16) for _ in range(3)]
+    slope = np.array([0.3, 1.2, 0.7], np.float32)
+    gradient = treadle.compile(treadle.differentiate(falling_attention.compiled(*arrays, slope).program))
+    result = falling_attention(*arrays, slope)
+    given = (*arrays, slope, result, np.ones_like(result))
+    assert all(verdict.ok for verdict in gradient.verify(*given))
+    Q, K, V, s = (torch.tensor(each.astype(np.float64), requires_grad=True) for each in (*arrays, slope))
+    far = torch.arange(9)[:, None] - torch.arange(9)[None, :]
+    S = Q @ K.mT * 0.25 - s[:, None, None] * torch.log1p(far.clamp(min=0).double())
+    (torch.softmax(S.masked_fill(far < 0, -torch.inf), -1) @ V).sum().backward()
+    np.testing.assert_allclose(gradient.run(*given)[-1], s.grad.numpy(), atol=2e-2)
