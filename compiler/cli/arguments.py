@@ -182,6 +182,7 @@ def _add_passes(commands: _Commands) -> None:
 def _add_draw(commands: _Commands) -> None:
     parser = _subcommand(commands, "draw", "draw a program, as written or after any pass", _DRAW_EXAMPLES)
     _add_machine(parser)
+    _add_replay(parser)
     _add_sizes(parser, "the size of an axis, for the numbers (default: what the program says)")
     parser.add_argument("--after", metavar="PASS", help="draw what this pass leaves (default: the program as written)")
     what = parser.add_mutually_exclusive_group()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from hypothesis.configuration import set_hypothesis_home_dir
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
@@ -20,9 +21,11 @@ from treadle.compiler.progress import progress
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import axes_of
+from treadle.runtime.cache import cache_directory
 
 
 def command(arguments: Namespace) -> int:
+    set_hypothesis_home_dir(cache_directory() / "hypothesis")  # else it makes a folder wherever the user is
     module = load_module(arguments.file)
     functions = [op for op in module.walk() if isinstance(op, FuncOp) and not op.is_declaration]
     stated = laws_in(module)

@@ -94,13 +94,18 @@ def _numbered(program: Program, options: Options, number: int) -> Picture:
 def _frames(program: Program, options: Options, last: str | None = None) -> list[Frame]:
     frames = Frames(program.module, program.sizes)
     with progress("deriving the kernels"):
-        run_pipeline(program.module, options, frames, last=last or LAST_HIERARCHY_PASS)
+        run_pipeline(program.module, options, frames, last=last or _last(options))
     return frames.frames
+
+
+def _last(options: Options) -> str | None:
+    """Where streams are loops; the end of a derivation that does not come so far."""
+    return LAST_HIERARCHY_PASS if any(spec.name == LAST_HIERARCHY_PASS for spec in pipeline(options)) else None
 
 
 def _pipeline(program: Program, options: Options) -> Picture:
     """The loop of every stream of every kernel, as the model sees it."""
-    run_pipeline(program.module, options, last=LAST_HIERARCHY_PASS)
+    run_pipeline(program.module, options, last=_last(options))
     pictures = [draw_timeline(timeline, Labels(title)) for title, timeline in timelines_of(program.module)]
     if not pictures:
         raise TreadleError("no kernel streams anything, so no pipeline repeats itself", program.function.sym_name.data)

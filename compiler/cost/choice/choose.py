@@ -70,9 +70,9 @@ def _turns(found: Estimate) -> int | None:
 def nearest(
     sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int], stated: Stated, count: int
 ) -> list[tuple[dict[str, int], float]]:
-    """So many different sizes, where as many fit, those that are chosen first, and the estimated time of each, in us
-    (TreadleError as `choose`). Of a stream that conditions limit the others are in the order of times that are
-    interpolated between a few sizes; what is told is not."""
+    """So many different sizes, where as many fit, those that are chosen first and the others by the estimated time of
+    each, in us (TreadleError as `choose`). Of a stream that conditions limit, which these are is told from times that
+    are interpolated between a few sizes; those that are given are not."""
     chosen = choose(sketch, machine, sizes, fixed, stated)
     found = {_key(sketch, chosen.candidate): (_free(sketch, chosen.candidate), chosen.estimate.time_us)}
     trial = _tried(sketch, machine, sizes, fixed, stated)
@@ -83,7 +83,8 @@ def nearest(
         candidate = trial.candidates[place]
         if trial.fitting[place] and not spills[place] and (key := _key(sketch, candidate)) not in found:
             found[key] = _free(sketch, candidate), time_of(trial, place)
-    return list(found.values())
+    first, *others = found.values()
+    return [first, *sorted(others, key=lambda each: each[1])]
 
 
 def _free(sketch: Sketch, candidate: Candidate) -> dict[str, int]:
