@@ -109,11 +109,12 @@ def test_a_derivation_may_be_edited(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("what", ["--derivation", "--pipeline"])
 def test_an_edited_derivation_may_be_drawn(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    file, picture = tmp_path / "edited.derivation", tmp_path / "edited.svg"
+    file, picture, other = tmp_path / "edited.derivation", tmp_path / "edited.svg", tmp_path / "own.svg"
     file.write_text(re.sub(r'stream="x=\d+"', 'stream="x=32"', told("attention", capsys)))
     attention = str(ROOT / "examples/attention.mlir")
     assert cli.main(["draw", attention, what, "--replay", str(file), "-o", str(picture)]) == 0
-    assert "32" in picture.read_text(encoding="utf-8")
+    assert cli.main(["draw", attention, what, "-o", str(other)]) == 0
+    assert picture.read_text(encoding="utf-8") != other.read_text(encoding="utf-8")
     file.write_text("diagram-expand-laws\nfusion\n")  # not so far that streams are loops
     assert cli.main(["draw", attention, "--derivation", "--replay", str(file), "-o", str(picture)]) == 0
 

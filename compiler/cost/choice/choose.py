@@ -47,7 +47,7 @@ def choose(
     """The sizes for one kernel (TreadleError if nothing fits, or what is fixed or stated cannot be)."""
     trial = _tried(sketch, machine, sizes, fixed, stated)
     if not np.any(trial.fitting):
-        raise TreadleError(nothing_fits(trial, fixed))
+        raise TreadleError(nothing_fits(trial, [*fixed, *stated.names]))
     best = _best(trial)
     turns = _turns(best.estimate) if stated.turns is None else stated.turns
     return Choice(best.candidate, best.estimate, reason(trial, best.candidate, best.estimate), turns)
@@ -132,7 +132,7 @@ def _best_alone(trial: Trial) -> _Exact:
             break
         ranked += _exact(trial, trial.candidates[place], i)
     if not ranked:
-        raise TreadleError(nothing_fits(trial, {}))
+        raise TreadleError(nothing_fits(trial, []))
     if conditional:
         ranked += _promising(trial, order, ranked)
     least = min(each.merit for each in ranked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -121,8 +121,8 @@ def time_of(trial: Trial, place: int) -> float:
     return float(trial.timing.time_us[place]) if found is None else found.time_us
 
 
-def nothing_fits(trial: Trial, fixed: Iterable[str]) -> str:
-    """Advice, where some sizes were fixed."""
+def nothing_fits(trial: Trial, fixed: Sequence[str]) -> str:
+    """Advice, where so much was fixed."""
     sketch, machine = trial.setting.sketch, trial.setting.machine
     smallest = _smallest(trial, np.arange(len(trial.candidates)))
     needs = _needs(trial, smallest)

@@ -25,6 +25,12 @@ class Stated:
     turns: int | None = None
     """How many blocks of a processor take pieces one after another; 0: each piece has a block of its own."""
 
+    @property
+    def names(self) -> list[str]:
+        """Of what is stated, as options call it."""
+        stated = {"warps": self.warps, "left": self.left, "cluster": self.parts}
+        return [name for name, what in stated.items() if what]
+
     def of(self, sketch: Sketch, found: Candidates) -> Candidates:
         """Those candidates of a kernel of which nothing is otherwise (TreadleError where there is none)."""
         if self.warps:
