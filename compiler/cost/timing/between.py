@@ -144,7 +144,8 @@ def clocks_of_ends(plan: Plan, machine: Machine) -> Amount:
     until the description of a tensor is there, which the first copy reads from memory itself, and while what it holds
     and its first tile come through the port of its SM, and its results leave through it."""
     results = sum(tile.elements * tile.width for tile in plan.tiles if tile.role in LEAVING)
-    return machine.levels["device"].latency + (_held(plan) + _first_bytes(plan) + results) / L2_PORT
+    held = _held(plan) / _bytes_for_each(machine)
+    return machine.levels["device"].latency + held + (_first_bytes(plan) + results) / L2_PORT
 
 
 def _first_bytes(plan: Plan) -> Amount:
