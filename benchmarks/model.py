@@ -29,6 +29,7 @@ from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cu
 from treadle.compiler.sass import find_disassembler
 from treadle.compiler.source import parse_module
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
+from treadle.dialects.hierarchy.schedule import UNDECIDED
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
 
 CLASSES: Mapping[str, Sequence[str]] = {
@@ -132,8 +133,8 @@ def _kernel(module: ModuleOp) -> KernelOp:
     return next(op for op in module.walk() if isinstance(op, KernelOp))
 
 
-def decide(module: ModuleOp, tiles: Mapping[str, int], warps: Mapping[str, int]) -> None:
-    """State the sizes of the one kernel."""
+def decide(module: ModuleOp, tiles: Mapping[str, int], warps: Mapping[str, int], turns: int = UNDECIDED) -> None:
+    """State the sizes of the one kernel, and of its blocks how many share a processor, where that is known."""
     kernel = _kernel(module)
     schedule = kernel.schedule
     assert schedule is not None
@@ -142,6 +143,7 @@ def decide(module: ModuleOp, tiles: Mapping[str, int], warps: Mapping[str, int])
         stream={axis: tiles[axis] for axis in schedule.stream.as_dict()},
         whole=schedule.whole.as_dict(),
         warps=warps,
+        turns=turns,
     )
 
 

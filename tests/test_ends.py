@@ -124,6 +124,18 @@ def test_tiles_come_and_results_leave_through_the_port() -> None:
     assert clocks_of_ends(found, LASTING) == LASTING.levels["device"].latency + tiles / 64
 
 
+def test_what_blocks_hold_comes_for_all_of_them_at_a_time() -> None:
+    """128 rows of 64: at a processor's part of what device memory passes on, not as fast as the port of one."""
+    found = attention()
+    rows = {pieces.axis: pieces.size for pieces in found.groups}["q"]
+    (keys,) = (pieces.size for pieces in found.streams)
+    port = 2 * 64 * (keys + rows) / 64
+    part = LASTING.levels["device"].bandwidth / LASTING.clock / LASTING.sms
+    assert part < 64
+    held = 2 * 64 * rows / part
+    assert clocks_of_ends(found, LASTING) == pytest.approx(LASTING.levels["device"].latency + port + held)
+
+
 def test_a_block_that_is_alone_on_an_sm_pays_for_each_piece() -> None:
     """512 pieces, four for each SM: the last that is begun ends when all have; a block that takes them in turns begins
     and ends once."""

@@ -141,8 +141,9 @@ def _bytes_for_each(machine: Machine) -> float:
 
 def clocks_of_ends(plan: Plan, machine: Machine) -> Amount:
     """For which a block waits beside the latency of its first load, before its first product and behind its last one:
-    until the description of a tensor is there, which the first copy reads from memory itself, and while what it holds
-    and its first tile come through the port of its SM, and its results leave through it."""
+    until the description of a tensor is there, which the first copy reads from memory itself; while what it holds
+    comes, for all processors at a time, since their blocks begin and end together; and while its first tile, which
+    others read too, comes through the port of its SM, and its results leave through it."""
     results = sum(tile.elements * tile.width for tile in plan.tiles if tile.role in LEAVING)
     held = _held(plan) / _bytes_for_each(machine)
     return machine.levels["device"].latency + held + (_first_bytes(plan) + results) / L2_PORT
