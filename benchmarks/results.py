@@ -41,8 +41,9 @@ class Sample:
         return statistics.median(self.seconds)
 
     def as_json(self) -> dict[str, Any]:
-        rounded = [round(each, 6) for each in self.seconds]
-        return {"median": round(self.median, 6), "least": min(rounded), "most": max(rounded), "runs": len(rounded)}
+        """To 10 nanoseconds: the shortest kernels take 3 microseconds."""
+        rounded = [round(each, 8) for each in self.seconds]
+        return {"median": round(self.median, 8), "least": min(rounded), "most": max(rounded), "runs": len(rounded)}
 
 
 def write(what: str, data: Mapping[str, Any], machine: str | None = None, folder: Path | None = None) -> Path:

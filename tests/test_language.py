@@ -618,3 +618,22 @@ def test_positions_are_compared_by_blocks(condition: str, keeps: Callable[..., A
     expected = np.where(keeps(q, x), S, 0).sum(1)
     found = summed(S, (np.arange(37) % 5).astype(np.int32))
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("sofmax", r"did you mean softmax or "), ("softplus", r"docs/reference has what there is; others")],
+)
+def test_what_the_language_lacks_is_told_with_what_is_near(name: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=rf"treadle.language has no '{name}': {said}"):
+        getattr(tl, name)
+    assert not hasattr(tl, name)
+
+
+def test_what_is_advised_in_place_of_softplus_is_right_far_from_zero() -> None:
+    @treadle.kernel("i -> i")
+    def softplus(x: tl.Array) -> tl.Array:
+        return tl.maximum(x, 0.0) + tl.log1p(tl.exp(-tl.abs(x)))
+
+    x = np.array([-100, -5, 0, 1, 100], np.float32)
+    np.testing.assert_allclose(softplus(x), np.logaddexp(0, x.astype(np.float64)), rtol=1e-6, atol=1e-38)

@@ -192,6 +192,20 @@ def test_what_is_stated_and_cannot_be_is_refused(options: str, message: str) -> 
         run_pipeline(parse_module(CAUSAL), Options(machine="h100", overrides=overrides))
 
 
+WIDE = programs.attention(256, {"b": 16, "h": 8, "q": 1024, "x": 1024})
+
+
+def test_turns_are_refused_where_results_have_no_room() -> None:
+    """128 x 80 with heads of 256 fill the shared memory; of smaller groups there is room."""
+    asked = 'hierarchy-choose-sizes{{group="q={}" stream="x=80" turns=1}}'
+    with pytest.raises(TreadleError, match="no block of @attention can take pieces one after another on h100: beside"):
+        run_pipeline(parse_module(WIDE), Options(machine="h100", overrides=read_overrides(asked.format(128))))
+    module = parse_module(WIDE)
+    run_pipeline(module, Options(machine="h100", overrides=read_overrides(asked.format(64))))
+    assert blocks_told(module) == 1
+    assert turns_of(sharing_kernel(module)) == 1
+
+
 def test_older_machines_share_nothing() -> None:
     assert all(blocks_that_share(kernel) == 1 for kernel in kernels_of(compiled(CAUSAL, "a100")))
 

@@ -15,6 +15,9 @@ Functions of one number work element by element, in f32, and are as exact as CUD
 instructions, and how exact that is, stands in docs/numerics.md.
 """
 
+from difflib import get_close_matches
+from typing import NoReturn
+
 from treadle.language.array import Array
 from treadle.language.conditions import Condition
 from treadle.language.function import NamedKernel, kernel
@@ -131,3 +134,11 @@ __all__ = [
     "var",
     "where",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Of what is not there (AttributeError, as `hasattr` wants it)."""
+    close = get_close_matches(name, __all__, n=3)
+    meant = f"did you mean {' or '.join(close)}?" if close else "docs/reference has what there is;"
+    said = f"{meant} others are written with these, as softplus(x) is tl.maximum(x, 0.0) + tl.log1p(tl.exp(-tl.abs(x)))"
+    raise AttributeError(f"treadle.language has no '{name}': {said}", name=name)

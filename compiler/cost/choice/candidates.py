@@ -183,7 +183,10 @@ def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
         if size % ROW == 0 and _splits(size // ROW, _row_tiles(sketch)):
             return None
         *few, most = (str(ROW * tiles) for tiles in _row_tiles(sketch))
-        return f"rows of products lie {', '.join(few)} or {most} to a warp, in at most {MOST_WARPS} warps"
+        allowed = sorted({ROW * n * tiles for n in range(1, MOST_WARPS + 1) for tiles in _row_tiles(sketch)})
+        near = sorted(sorted(allowed, key=lambda each: (abs(each - size), each))[:2])
+        law = f"rows of products lie {', '.join(few)} or {most} to a warp, in at most {MOST_WARPS} warps"
+        return f"{law}; near are {near[0]} and {near[1]}"
     if axis == sketch.roles.column:
         return None if size % LEAST_COLUMNS == 0 else f"columns of products: use a multiple of {LEAST_COLUMNS}"
     if size == 1:

@@ -12,9 +12,11 @@ from treadle.compiler.cost.choice.merit import Merit, merit
 from treadle.compiler.cost.choice.setting import Setting
 from treadle.compiler.cost.choice.shares import part_fed, parts_fed
 from treadle.compiler.cost.kernel.plan import Plan
+from treadle.compiler.cost.kernel.warpgroups import are_of_warpgroups
 from treadle.compiler.cost.levels.memory import Footprint
 from treadle.compiler.cost.timing.lookahead import is_late
 from treadle.compiler.cost.timing.time import Timing
+from treadle.compiler.cost.timing.turns import has_turns
 
 SAME = 0.019
 """Estimates this near to each other say nothing; then the rules of `_by_rank` decide."""
@@ -46,11 +48,13 @@ class Trial:
     """How many streams end with a part of a piece, the rest of which is computed all the same."""
     uneven: Amount = 1.0
     """How many times the mean the group is fed that is fed most, as far as that was asked."""
+    as_stated: Amount = True
+    """Whether blocks can take pieces as it is stated."""
 
     @property
     def fitting(self) -> Amount:
         """For each candidate, also where none has a size that another lacks (a program of scalars)."""
-        return self.each(self.timing.blocks_per_sm > 0)
+        return self.each((self.timing.blocks_per_sm > 0) & self.as_stated)
 
     def each(self, amount: Amount) -> Amount:
         """One number for each candidate."""
@@ -83,7 +87,16 @@ def _estimated(setting: Setting, found: Candidates, part: Amount) -> Trial:
     times = setting.timing(plan)
     ragged = sum((sizes[pieces.axis] % pieces.size != 0) * 1 for pieces in plan.streams)
     late = is_late(plan, setting.machine, sizes, times)
-    return Trial(setting, found, plan, times, merit(times), late, ragged)
+    return Trial(setting, found, plan, times, merit(times), late, ragged, as_stated=_as_stated(setting, plan, times))
+
+
+def _as_stated(setting: Setting, plan: Plan, found: Timing) -> Amount:
+    """Of warpgroups that are to take pieces in turns, which have room for what leaves meanwhile. Without roles no block
+    takes a second piece, whatever is stated."""
+    if setting.turns != 1:
+        return True
+    grouped = are_of_warpgroups(plan, setting.machine)
+    return ~np.asarray(grouped) | has_turns(plan, setting.machine, found.footprint.shared_bytes)
 
 
 def by_rank(trial: Trial) -> list[int]:

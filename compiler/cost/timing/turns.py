@@ -37,14 +37,19 @@ LARGEST_SECTION = 1024
 
 
 def can_take_turns(plan: Plan, machine: Machine, blocks: Amount, shared_bytes: Amount) -> Amount:
-    """Whether there are roles, of which each counts its turns on from piece to piece, a second piece to take, and room
-    for what leaves while its tiles come, by tensor copies: what threads copy out lies where the tiles go. A list of
-    pieces all threads make together, before they have roles."""
+    """Whether blocks that have a second piece to take could begin it while the first leaves."""
+    return has_turns(plan, machine, shared_bytes) & (blocks > machine.sms * shared_by(plan))
+
+
+def has_turns(plan: Plan, machine: Machine, shared_bytes: Amount) -> Amount:
+    """Whether there are roles, of which each counts its turns on from piece to piece, and room for what leaves while
+    its tiles come, by tensor copies: what threads copy out lies where the tiles go. A list of pieces all threads make
+    together, before they have roles."""
     if any(tile.role == "listed" for tile in plan.tiles):
         return False
     grouped = are_of_warpgroups(plan, machine) & leave_by_tensor_copies(plan)
     room = [has_room for _, has_room in _rooms(plan, shared_bytes, machine)]
-    return grouped & (blocks > machine.sms * shared_by(plan)) & (sum(room) > 0)
+    return grouped & (sum(room) > 0)
 
 
 def bytes_in_turns(plan: Plan, shared_bytes: Amount, machine: Machine, twice: bool = True) -> Amount:
