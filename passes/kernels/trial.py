@@ -107,9 +107,7 @@ class Scheduled:
         other = likely_sizes(axes, self.function, sizes)
         if other == likely_sizes(axes, self.function):
             return self.time
-        chosen = self.choice.candidate
-        plan = self.sketch.plan(chosen.tiles, chosen.warps, rereads=chosen.rereads)
-        found = estimate(plan, self.machine, other)
+        found = estimate(self.choice.plan, self.machine, other)
         return inf if found is None else found.time_us + 1e6 * self.machine.launch
 
 

@@ -3,7 +3,7 @@ least estimated time; and saying why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,8 @@ class Choice:
     turns: int | None
     """How many blocks of a processor take pieces one after another: 0 where each piece has a block of its own, None
     where there are no roles, without which no block takes a second piece."""
+    plan: Plan
+    """With the sizes of the candidate, at any sizes of the axes: to estimate what was chosen elsewhere, too."""
 
 
 def choose(
@@ -54,7 +56,8 @@ def choose(
         raise TreadleError(nothing_fits(trial, [*fixed, *stated.names]))
     best = _best(trial)
     turns = _turns(best.estimate) if stated.turns is None else stated.turns
-    return Choice(best.candidate, best.estimate, reason(trial, best.candidate, best.estimate), turns)
+    plan = trial.setting.plan(best.candidate)
+    return Choice(best.candidate, best.estimate, reason(trial, best.candidate, best.estimate), turns, plan)
 
 
 def _tried(
@@ -160,17 +163,18 @@ def _or_turns(trial: Trial, best: _Exact) -> _Exact:
     places = [place for place in by_rank(trial) if near[place]]
     others = [each for i, place in enumerate(places[:IN_TURNS]) for each in _exact(trial, trial.candidates[place], i)]
     alike = [each for each in others if each.estimate.in_turns and each.merit.spills <= best.merit.spills]
-    return min([best, *alike], key=lambda each: trial.setting.lasting_time(each.plan))
+    return _lasting(trial, best, alike)
 
 
 def _or_small_blocks(trial: Trial, best: _Exact) -> _Exact:
     """The best, or small blocks that share an SM, if these take less time by both rates, of those the fastest by the
     rates that last: what bounds them is often L2, of whose rate a datasheet says least."""
-    known, by_sheet = trial.setting.lasting_time(best.plan), best.merit
-    for each in _small_blocks(trial):
-        if each.merit < by_sheet and (lasting := trial.setting.lasting_time(each.plan)) < known:
-            best, known = each, lasting
-    return best
+    return _lasting(trial, best, [each for each in _small_blocks(trial) if each.merit < best.merit])
+
+
+def _lasting(trial: Trial, best: _Exact, others: Sequence[_Exact]) -> _Exact:
+    """The fastest by the rates that last, the best among equals."""
+    return min([best, *others], key=lambda each: trial.setting.lasting_time(each.plan)) if others else best
 
 
 def _best_of_small_blocks(trial: Trial, blocks: int) -> _Exact:
