@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -118,15 +118,16 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
     """Why the warps of a kernel cannot have roles; None if they can."""
     loops = [op for op in kernel.body.block.ops if isinstance(op, scf.ForOp)]
     copies = inward_copies(kernel)
+    by_lanes = tiles_by_lanes(copies)
     if not any(loop.is_ancestor(copy) for loop in loops for copy in copies):
         return Reason("a producer overlaps copies with computation", "no loop of the kernel copies tiles")
     for reason in (
         *(_tile_problem(copy) for copy in copies),
-        *(why_not_by_lanes(copy) for copy in copies if is_by_lanes(copy.tile)),
+        *(why_not_by_lanes(copy) for copy in copies if copy.tile in by_lanes),
         *(_product_problem(op) for op in kernel.walk() if isinstance(op, cuda.ProductOp)),
         *(_use_problem(tile) for tile in dict.fromkeys(copy.tile for copy in copies)),
         _turns_problem(kernel, copies),
-        _ends_problem(kernel, copies),
+        _ends_problem(kernel, copies, by_lanes),
     ):
         if reason is not None:
             return reason
@@ -163,8 +164,13 @@ def _tile_problem(copy: cuda.CopyOp) -> Reason | None:
     return None
 
 
-def is_by_lanes(tile: SSAValue) -> bool:
-    """Whether the lanes of the producer copy a tile: a line of words, or one of whose copies some is no tensor copy."""
+def tiles_by_lanes(copies: Iterable[cuda.CopyOp]) -> frozenset[SSAValue]:
+    """Those of the tiles of some copies that the lanes of the producer copy."""
+    return frozenset(tile for tile in dict.fromkeys(copy.tile for copy in copies) if _is_by_lanes(tile))
+
+
+def _is_by_lanes(tile: SSAValue) -> bool:
+    """Whether it is a line of words, or one of whose copies some is no tensor copy."""
     return is_line(tile.type) or any(why_no_map(copy) is not None for copy in _copies_of(tile))
 
 
@@ -387,24 +393,25 @@ def _is_copied(tile: SSAValue) -> bool:
     return any(is_inward(use.operation) for use in tile.uses)
 
 
-def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
+def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp], by_lanes: Container[SSAValue]) -> Reason | None:
     """Producer and consumers walk the same loops, so both must know where these begin and end. Constants, the sizes of
     static axes, both know wherever they stand."""
     known = known_to_all(kernel.body.block)
-    if all(end in known or constant_of(end) is not None for end in ends_of(copies)):
+    if all(end in known or constant_of(end) is not None for end in ends_of(copies, by_lanes)):
         return None
     fact = "where a loop that copies begins or ends depends on what the warps of the kernel find together"
     return Reason("both roles walk the same loops", fact)
 
 
-def ends_of(copies: Sequence[cuda.CopyOp]) -> list[SSAValue]:
-    """What says whether and how often the loops and branches run in which tiles are copied, and how far copies go."""
+def ends_of(copies: Sequence[cuda.CopyOp], by_lanes: Container[SSAValue]) -> list[SSAValue]:
+    """What says whether and how often the loops and branches run in which tiles are copied, and how far copies go;
+    `by_lanes` are the tiles that lanes copy."""
     places = dict.fromkeys(copy.parent_op() for copy in copies)
     counts = [(place, 3 if isinstance(place, scf.ForOp) else 1) for place in places]
     ends = [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
-    by_lanes = [copy for copy in copies if copy.place is not None or is_by_lanes(copy.tile)]
-    ends += [end for copy in by_lanes for end in (*copy.limits, *copy.begins, *copy.lengths)]
-    others = [copy for copy in copies if copy not in by_lanes]
+    bounded = [copy for copy in copies if copy.place is not None or copy.tile in by_lanes]
+    ends += [end for copy in bounded for end in (*copy.limits, *copy.begins, *copy.lengths)]
+    others = [copy for copy in copies if copy not in bounded]
     return ends + [end for copy in others for end in (begin_of(copy), stop_of(copy)) if end is not None]
 
 

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
-from treadle.passes.warps.laws import begin_of, inward_copies, is_by_lanes, is_inward, stop_of
+from treadle.passes.warps.laws import begin_of, inward_copies, is_inward, stop_of
 from treadle.passes.warps.tiles import Turns, stage_of
 
 
@@ -24,7 +24,7 @@ class Producer:
     def fill(self, source: Block, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
         for op in source.ops:
             match op:
-                case cuda.CopyOp() if not op.is_outward and is_by_lanes(op.tile):
+                case cuda.CopyOp() if not op.is_outward and op.tile in self.turns.by_lanes:
                     self._copy_by_lanes(op, target, mapping)
                 case cuda.CopyOp() if not op.is_outward:
                     self._copy(op, target, mapping)

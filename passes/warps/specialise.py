@@ -30,12 +30,12 @@ from treadle.passes.warps.laws import (
     constant_of,
     ends_of,
     inward_copies,
-    is_by_lanes,
     is_by_rows,
     reads_of,
     row_of,
     run_of,
     shares_of_blocks,
+    tiles_by_lanes,
     why_no_map,
 )
 from treadle.passes.warps.producer import Producer
@@ -64,6 +64,7 @@ def specialise(kernel: cuda.KernelOp, name: str, machine: Machine) -> Specialise
         kernel.attributes[TURNS] = IntAttr(1)
     count_turns(dict.fromkeys(copy.parent_op() for copy in inward_copies(kernel)))
     copies = inward_copies(kernel)
+    by_lanes = tiles_by_lanes(copies)
     tiles = list(dict.fromkeys(copy.tile for copy in copies))
     streamed = {copy.tile for copy in copies if isinstance(copy.parent_op(), scf.ForOp)}
     resident = blocks_that_share(kernel)
@@ -72,19 +73,19 @@ def specialise(kernel: cuda.KernelOp, name: str, machine: Machine) -> Specialise
     if stages is None:
         fact = f"one place for each piece takes more than the {shared_limit:,} bytes of shared memory of a block"
         return Reason("every stage has its place", fact)
-    return Builder(kernel, name, tiles, {tile: stages if tile in streamed else 1 for tile in tiles}).build()
+    return Builder(kernel, name, tiles, by_lanes, {tile: stages if tile in streamed else 1 for tile in tiles}).build()
 
 
 def _needs_its_registers(kernel: cuda.KernelOp) -> bool:
     """Whether a producer does more than start copies, so that it cannot give most of its registers to consumers."""
-    copies = inward_copies(kernel)
-    return any(is_by_lanes(copy.tile) for copy in copies) or _is_busy(kernel)
+    by_lanes = tiles_by_lanes(inward_copies(kernel))
+    return bool(by_lanes) or _is_busy(kernel, by_lanes)
 
 
-def _is_busy(kernel: cuda.KernelOp) -> bool:
-    """Whether it loads where loops end, or walks runs of rows."""
+def _is_busy(kernel: cuda.KernelOp, by_lanes: frozenset[SSAValue]) -> bool:
+    """Whether a producer loads where loops end, or walks runs of rows."""
     copies = inward_copies(kernel)
-    loads = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed_for(ends_of(copies)))
+    loads = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed_for(ends_of(copies, by_lanes)))
     return loads or any(copy.place is not None for copy in copies)
 
 
@@ -95,6 +96,7 @@ class Builder:
     kernel: cuda.KernelOp
     name: str
     tiles: Sequence[SSAValue]
+    by_lanes: frozenset[SSAValue]
     stages: dict[SSAValue, int]
     top: Block = field(default_factory=Block)
     common: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -116,9 +118,9 @@ class Builder:
         self.groups = self.kernel.threads.data // WARPGROUP
         kept, mapped = self._arguments()
         others = self._declare(source)
-        known, needed = known_to_all(source), needed_for(ends_of(inward_copies(self.kernel)))
-        is_busy = _is_busy(self.kernel)
-        copying = PRODUCER_WARPS if any(is_by_lanes(tile) and not is_line(tile.type) for tile in self.tiles) else 1
+        known, needed = known_to_all(source), needed_for(ends_of(inward_copies(self.kernel), self.by_lanes))
+        is_busy = _is_busy(self.kernel, self.by_lanes)
+        copying = PRODUCER_WARPS if any(not is_line(tile.type) for tile in self.by_lanes) else 1
         shares = BY_LANES if copying > 1 else BUSY if is_busy else REGISTERS
         resident = blocks_that_share(self.kernel)
         alone = shares.get(self.groups, REGISTERS[self.groups])
@@ -158,7 +160,7 @@ class Builder:
         arguments = self.kernel.body.block.args
         kept: list[int] = []
         for i, arg in enumerate(arguments):
-            if is_buffer(arg.type) and all(_is_mapped(use.operation, arg) for use in arg.uses):
+            if is_buffer(arg.type) and all(self._is_mapped(use.operation, arg) for use in arg.uses):
                 continue
             kept.append(i)
             self.common[arg] = self._argument(arg.type, arg.name_hint)
@@ -173,7 +175,7 @@ class Builder:
             return known[buffer, type]
 
         for copy in inward_copies(self.kernel):
-            if is_by_lanes(copy.tile):
+            if copy.tile in self.by_lanes:
                 continue
             boxes = boxes_of(boxed_type(copy.tile))
             if copy.place is not None:
@@ -187,6 +189,12 @@ class Builder:
                 of_rows = zip(rows_types(type, boxes), ("rows", "row"), strict=True)
                 self.row_maps[copy.tile] = [map_of(copy.buffer, each, name) for each, name in of_rows]
         return tuple(kept), tuple(mapped)
+
+    def _is_mapped(self, op: Operation, buffer: SSAValue) -> bool:
+        """Whether an operation is a copy of a buffer that a tensor map describes."""
+        if not isinstance(op, cuda.CopyOp) or op.is_outward or op.tile in self.by_lanes:
+            return False
+        return op.buffer is buffer and buffer not in op.entries
 
     def _argument(self, type: Attribute, name: str | None) -> SSAValue:
         arg = self.top.insert_arg(type, len(self.top.args))
@@ -208,7 +216,7 @@ class Builder:
                 place[op.result] = self._named(op.clone(), op.result.name_hint)
         for tiles in filled_together(self.tiles):
             tile, *_ = tiles
-            by_warps, by_lanes = any(reads_of(tile)), is_by_lanes(tile)
+            by_warps, by_lanes = any(reads_of(tile)), tile in self.by_lanes
             ring = cuda.RingOp(0, self.groups, self.stages[tile], by_warps=by_warps, by_lanes=by_lanes)
             self.rings |= dict.fromkeys(tiles, self._named(ring, f"{plain(tile)}_ring"))
         return others
@@ -266,7 +274,7 @@ class Builder:
         beside = f" of {resident} blocks on a multiprocessor" if resident > 1 else ""
         registers = f", {given} and {taken} registers a thread{beside}" if given else ""
         groups = f"{self.groups} consumer warpgroup{'s' * (self.groups > 1)}"
-        lanes = [tile for tile in self.tiles if is_by_lanes(tile) and not is_line(tile.type)]
+        lanes = [tile for tile in self.tiles if tile in self.by_lanes and not is_line(tile.type)]
         copied = f", whose {PRODUCER_WARPS * LANES} lanes copy {_named(lanes)} ({_why(lanes[0])})" if lanes else ""
         return f"1 producer{copied} and {groups}{registers}; stages: {rings}"
 
@@ -280,13 +288,6 @@ def _why(tile: SSAValue) -> str:
     copies = (use.operation for use in tile.uses)
     problems = (why_no_map(copy) for copy in copies if isinstance(copy, cuda.CopyOp) and not copy.is_outward)
     return next(problem.fact for problem in problems if problem is not None)
-
-
-def _is_mapped(op: Operation, buffer: SSAValue) -> bool:
-    """Whether an operation is a copy of a buffer that a tensor map describes."""
-    if not isinstance(op, cuda.CopyOp) or op.is_outward or is_by_lanes(op.tile):
-        return False
-    return op.buffer is buffer and buffer not in op.entries
 
 
 UNUSED = FillOp | cuda.StageOp | cuda.BlockIndexOp | cuda.SelectedOp

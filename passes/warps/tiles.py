@@ -38,6 +38,8 @@ class Turns(Protocol):
     """What filling the bodies of the roles needs to know of a kernel's tiles and their turns."""
 
     stages: dict[SSAValue, int]
+    by_lanes: frozenset[SSAValue]
+    """The tiles that lanes copy."""
     shared: dict[SSAValue, SSAValue]
     rings: dict[SSAValue, SSAValue]
     maps: dict[SSAValue, SSAValue]
