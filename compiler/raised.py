@@ -11,7 +11,6 @@ from xdsl.utils.arg_spec import ArgSpec
 from treadle.compiler.errors import at
 from treadle.compiler.pipeline import run_passes
 from treadle.dialects.hierarchy.schedule import derivation_of
-from treadle.passes.linalg.merged_results import computed
 
 DIALECTS = ("linalg", "tensor", "cf")
 ABOUT_SHAPES = ("empty", "dim", "extract_slice", "collapse_shape", "expand_shape", "cast")
@@ -58,6 +57,10 @@ def _why(op: Operation) -> str | None:
 
 def _is_view(op: Operation) -> bool:
     """Whether an operation only merges dimensions of one array for another, in the same memory."""
+    from treadle.passes.linalg.merged_results import (
+        computed,
+    )  # with all of xDSL's linalg, which most programs do without
+
     if not isinstance(op, tensor.CollapseShapeOp) or computed(op.src) is None:
         return False
     return all(isinstance(use.operation, UnrealizedConversionCastOp) for use in op.result.uses)

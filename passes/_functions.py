@@ -224,4 +224,5 @@ def launches_of_kernel(kernel: cuda.KernelOp) -> list[cuda.LaunchOp]:
     """Every launch of a kernel."""
     module, name = kernel.parent_op(), kernel.sym_name.data
     assert module is not None
-    return [op for op in module.walk() if isinstance(op, cuda.LaunchOp) and op.kernel.root_reference.data == name]
+    inside = (op for top in module.regions[0].blocks[0].ops if isinstance(top, func.FuncOp) for op in top.walk())
+    return [op for op in inside if isinstance(op, cuda.LaunchOp) and op.kernel.root_reference.data == name]

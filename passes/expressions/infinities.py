@@ -85,10 +85,22 @@ def _place_of_trouble(operands: Sequence[SSAValue], moved: Sequence[SSAValue], l
     return next((i for i, each in enumerate(moved) if not _spoils(each, operands, keys, left_out)), NONE)
 
 
-def is_nothing_at_start(r: SSAValue, operands: Sequence[SSAValue], keys: Keys | None = None) -> bool:
+def is_nothing_at_start(r: SSAValue, operands: Sequence[SSAValue]) -> bool:
     """Whether what depends on a maximum (or minimum) `r`, of what is multiplied and reduced, is zero where all that `r`
     is made of, and so `r` itself, is its neutral element: a choice by that says so."""
-    keys = keys or Keys()
+    structure = structure_of_values([*operands, r])
+    if structure is None:
+        return _is_nothing_at_start(r, operands, Keys())
+    if (known := _AT_START.get(structure)) is None:
+        known = remember(_AT_START, structure, _is_nothing_at_start(r, operands, Keys()))
+    return known
+
+
+_AT_START: dict[Structure, bool] = {}
+"""What was found, as above."""
+
+
+def _is_nothing_at_start(r: SSAValue, operands: Sequence[SSAValue], keys: Keys) -> bool:
     owner = r.owner
     if not isinstance(owner, ReduceOp) or owner.init is not None or owner.kind.data not in ("max", "min"):
         return False
@@ -157,7 +169,7 @@ def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys, left_
     infinite = kinds_of(Leaf(reduction), keys=keys) & INFINITE
     owner = reduction.owner
     is_harmless = left_out.where_stood_for and has_stand_in(reduction, operands)
-    if is_harmless or (left_out.where_zero and is_nothing_at_start(reduction, operands, keys)):
+    if is_harmless or (left_out.where_zero and _is_nothing_at_start(reduction, operands, keys)):
         infinite -= OF_NOTHING.get(kind_of(reduction), frozenset())
     if not infinite:
         return True
