@@ -34,13 +34,14 @@ def in_turn(
     commands: Mapping[str, Sequence[str]], runs: int, environment: Mapping[str, str] | None = None
 ) -> dict[str, Process]:
     """Every command once, then every command again, so that a minute in which the machine is slow is slow for all. The
-    first round is not counted: it may have to write Python's bytecode."""
+    first round is not counted: it may have to write Python's bytecode, as an installation has it."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     wall: dict[str, list[float]] = {name: [] for name in commands}
     work: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(runs + 1):
         for name, command in commands.items():
             start, worked = perf_counter(), _worked()
-            subprocess.run(command, check=True, capture_output=True, env={**os.environ, **(environment or {})})
+            subprocess.run(command, check=True, capture_output=True, env={**own, **(environment or {})})
             wall[name].append(perf_counter() - start)
             work[name].append(_worked() - worked)
     return {
