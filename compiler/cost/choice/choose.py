@@ -56,8 +56,7 @@ def choose(
         raise TreadleError(nothing_fits(trial, [*fixed, *stated.names]))
     best = _best(trial)
     turns = _turns(best.estimate) if stated.turns is None else stated.turns
-    plan = trial.setting.plan(best.candidate)
-    return Choice(best.candidate, best.estimate, reason(trial, best.candidate, best.estimate), turns, plan)
+    return Choice(best.candidate, best.estimate, reason(trial, best.candidate, best.estimate), turns, best.plan)
 
 
 def _tried(
