@@ -348,10 +348,9 @@ LONG_ATTENTION = programs.attention(64, {"b": 2, "h": 16, "q": 4096, "x": 4096})
 def test_turns_are_compared_with_a_block_for_each_piece_by_the_rates_that_last(example: str, length: int) -> None:
     """Heads of 256: by the datasheet, which counts nothing for how blocks begin, steps of 80 keys are a little faster,
     which leave no place for results. On an H100 they took 4 to 14 % longer (docs/predictions.md)."""
-    module = parse_module(
-        programs.attention(256, {"b": 16384 // length, "h": 8, "q": length, "x": length}, "f16", example)
-    )
-    specs = list(pipeline(H100))
+    made = {"b": 16384 // length, "h": 8, "q": length, "x": length}
+    module = parse_module(programs.attention(256, example=example))
+    specs = list(pipeline(replace(H100, sizes=made)))
     run_passes(module, specs[: [each.name for each in specs].index("hierarchy-choose-sizes")])
     (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
     assert kernel.schedule is not None
@@ -362,6 +361,11 @@ def test_turns_are_compared_with_a_block_for_each_piece_by_the_rates_that_last(e
     assert alone.estimate.time_us < chosen.estimate.time_us < 1.05 * alone.estimate.time_us
     free = choose(sketch, machine, sizes, {})
     assert (free.candidate.tiles["x"], free.turns) == (64, 1)
+    told = (
+        "a block for each piece, b = 1, h = 1, q = 128, x = 80, d = 256, e = 256, takes longer by the rates that last"
+    )
+    assert free.reason.endswith(told)
+    assert told not in chosen.reason
     stated = choose(sketch, machine, sizes, {}, Stated(turns=0))
     assert stated.turns == 0
     lasting = [

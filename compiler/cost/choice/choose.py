@@ -4,14 +4,14 @@ least estimated time; and saying why."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from treadle.compiler.amounts import least, most
 from treadle.compiler.cost.choice.candidates import Candidate, candidates
 from treadle.compiler.cost.choice.merit import Merit, merit
-from treadle.compiler.cost.choice.reasons import ROUNDED, nothing_fits, reason, time_of
+from treadle.compiler.cost.choice.reasons import ROUNDED, nothing_fits, reason, sizes_text, time_of
 from treadle.compiler.cost.choice.setting import Setting
 from treadle.compiler.cost.choice.small_blocks import small_blocks
 from treadle.compiler.cost.choice.stated import FREE, Stated
@@ -56,7 +56,8 @@ def choose(
         raise TreadleError(nothing_fits(trial, [*fixed, *stated.names]))
     best = _best(trial)
     turns = _turns(best.estimate) if stated.turns is None else stated.turns
-    return Choice(best.candidate, best.estimate, reason(trial, best.candidate, best.estimate), turns, best.plan)
+    told = "; ".join(part for part in (reason(trial, best.candidate, best.estimate), best.why) if part)
+    return Choice(best.candidate, best.estimate, told, turns, best.plan)
 
 
 def _tried(
@@ -111,6 +112,8 @@ class _Exact:
     candidate: Candidate
     plan: Plan
     estimate: Estimate
+    why: str = ""
+    """It was taken, if that is not its merit."""
 
 
 def _exact(trial: Trial, candidate: Candidate, rank: int) -> list[_Exact]:
@@ -161,8 +164,9 @@ def _or_turns(trial: Trial, best: _Exact) -> _Exact:
     near = trial.fitting & trial.timing.in_turns & (trial.merit.time_us <= NEAR * best.merit.time_us)
     places = [place for place in by_rank(trial) if near[place]]
     others = [each for i, place in enumerate(places[:IN_TURNS]) for each in _exact(trial, trial.candidates[place], i)]
+    why = f"a block for each piece, {sizes_text(best.candidate.tiles)}, takes longer by the rates that last"
     alike = [each for each in others if each.estimate.in_turns and each.merit.spills <= best.merit.spills]
-    return _lasting(trial, best, alike)
+    return _lasting(trial, best, [replace(each, why=why) for each in alike])
 
 
 def _or_small_blocks(trial: Trial, best: _Exact) -> _Exact:
