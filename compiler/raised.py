@@ -57,9 +57,8 @@ def _why(op: Operation) -> str | None:
 
 def _is_view(op: Operation) -> bool:
     """Whether an operation only merges dimensions of one array for another, in the same memory."""
-    from treadle.passes.linalg.merged_results import (
-        computed,
-    )  # with all of xDSL's linalg, which most programs do without
+    # imported here, with all of xDSL's linalg, which most programs do without
+    from treadle.passes.linalg.merged_results import computed
 
     if not isinstance(op, tensor.CollapseShapeOp) or computed(op.src) is None:
         return False

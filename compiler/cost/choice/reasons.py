@@ -126,7 +126,7 @@ def nothing_fits(trial: Trial, fixed: Sequence[str]) -> str:
     sketch, machine = trial.setting.sketch, trial.setting.machine
     smallest = _smallest(trial, np.arange(len(trial.candidates)))
     needs = _needs(trial, smallest)
-    if np.any(trial.timing.blocks_per_sm > 0):
+    if not np.any(trial.fitting) and np.any(trial.timing.blocks_per_sm > 0):  # but for the turns that are stated
         return (
             f"no block of @{sketch.name} can take pieces one after another on {machine.name}: beside the tiles of the "
             f"next piece ({_kib(needs.shared_bytes)} KiB of shared memory) the result of this one has no room; ask for "
