@@ -33,10 +33,11 @@ class HierarchyChooseSizesPass(ModulePass):
     """Fill in every `?` of the schedules, the warps and how blocks take the pieces: of the candidates that fit the
     machine of the module, the one with the least estimated time at the default sizes. What the schedule states already
     is kept. Options state more beforehand: `group` and `stream` sizes, `warps` how many lie along which axis, `left`
-    whether left operands that all steps share stay in shared memory, `cluster` what each block of a cluster has of an
-    axis that they share, and `turns` how many blocks of a processor take pieces one after another (0: each piece has
-    its own), as in `hierarchy-choose-sizes{group="q=64" stream="x=32" warps="q=4" turns=3}`. With `kernel` only that
-    kernel is decided. The derivation gets the reasons. Before:
+    whether left operands that all steps share stay in shared memory or are kept in registers, `cluster` what each block
+    of a cluster has of an axis that they share, and `turns` how many blocks of a processor take pieces one after
+    another (0: each piece has its own), as in
+    `hierarchy-choose-sizes{group="q=64" stream="x=32" warps="q=4" turns=3}`. With `kernel` only that kernel is decided.
+    The derivation gets the reasons. Before:
 
     ```
     !A = tensor<?x?xf16, #diagram.array<[m, k]>>

@@ -37,7 +37,9 @@ class WarpSpecializationPass(ModulePass):
     gets a ring of stages, in which the producer acquires a turn, and a consumer awaits and releases it, so that the
     order of copies and uses is kept. A producer that only starts copies gives registers to the consumers: of several
     warpgroups, or of the blocks that share a multiprocessor (`turns`, as it was decided with the sizes), which
-    have a part of its shared memory each. The copies become tensor copies and the products those of warpgroups.
+    have a part of its shared memory each. The copies become tensor copies and the products those of warpgroups, which
+    read their operands from the tiles; a left operand that is read before a loop, for all its products, stays in
+    registers, and its place is given back before the loop.
 
     Tensor maps take no array whose address or strides are not multiples of 16 bytes. So two kernels are made, of which
     the launch chooses: one with tensor maps, and one with the same roles, whose lanes copy. Where lanes cannot, the old

@@ -234,6 +234,11 @@ MUTATIONS: dict[str, Mutation] = {
         "after = None",
     ),
     "roles: the producer expects half": ("passes/warps/producer", "turn, load.bytes)", "turn, load.bytes // 2)"),
+    "roles: every step of a kept operand is the first": (
+        "compiler/printer/matrices",
+        'first = times(pair.variable, 2 * chunk) if pair.mode.size > 1 else "0"',
+        'first = "0"',
+    ),
     "roles: a product starts anew in each turn": (
         "passes/warps/consumers",
         "accumulator = None if fresh else mapping[op.accumulator]",
@@ -486,8 +491,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "subloop: its left operand in registers": (
         "compiler/lowering/products",
-        "        or depth in lowering.plan.subloops\n        or lowering.block",
-        "        or lowering.block",
+        "        or depth in lowering.plan.subloops\n        or lowering.offsets",
+        "        or lowering.offsets",
     ),
     # Masks.
     "masks: a condition ends a position early": (

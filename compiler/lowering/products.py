@@ -121,23 +121,24 @@ def _as_far_as(lowering: KernelLowering, tile: SSAValue, value: SSAValue, zero: 
 
 def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSAValue:
     """A left operand that all steps of a stream share is read into registers once, if the schedule says so, or says
-    nothing and it takes few of them. Warpgroups read it from shared memory, and a kernel beside them, whose pieces were
-    chosen for theirs, has no registers for it."""
+    nothing and it takes few of them. Warpgroups read it from shared memory unless it says so, and a kernel beside them,
+    whose pieces were chosen for theirs, has no registers for it."""
+    schedule = lowering.plan.kernel.schedule
+    stated = schedule.left.data if schedule is not None else ""
     if (
-        lowering.is_of_roles
+        (lowering.is_of_roles and stated != "registers")
         or depth in lowering.plan.subloops
-        or lowering.block is lowering.top
         or lowering.offsets.keys() & set(axes_of(tile.type)) - lowering.plan.group_axes.keys()
     ):
         return tile
+    if lowering.block is lowering.top:  # warpgroups multiply what is left behind a loop as they do within
+        return lowering.left_fragments.get(tile, tile) if lowering.is_of_roles else tile
     rows, warps = lowering.plan.rows, lowering.plan.warps.get(lowering.plan.rows or "", 1)
     if rows is None:
         return tile
     row_tiles = -(-lowering.plan.pieces[rows] // (16 * warps))
     pack = 4 // format_of(tile.type).size
     depth_tiles = -(-lowering.plan.pieces[depth] // (8 * pack))
-    schedule = lowering.plan.kernel.schedule
-    stated = schedule.left.data if schedule is not None else ""
     many = 4 * row_tiles * depth_tiles > MOST_SHARED_FRAGMENTS
     if stated == "shared" or (many and not stated):
         return tile

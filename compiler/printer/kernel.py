@@ -18,7 +18,7 @@ from treadle.compiler.printer.exchanges import print_exchange
 from treadle.compiler.printer.finish import Finish, finishes_of
 from treadle.compiler.printer.launches import launch_lines
 from treadle.compiler.printer.masks import print_mask
-from treadle.compiler.printer.matrices import read_accumulator
+from treadle.compiler.printer.matrices import read_accumulator, read_left_in_boxes
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce, scaled_start
 from treadle.compiler.printer.scalars import c_type
@@ -243,7 +243,9 @@ def _parts(printer: KernelPrinter, op: cuda.PartsOp) -> None:
 
 def _read(printer: KernelPrinter, op: cuda.ReadOp) -> None:
     name = printer.declare(op.result)
-    if not ProductPrinter(printer).read_left_operand(op, name) and not read_accumulator(printer, op, name):
+    if ProductPrinter(printer).read_left_operand(op, name):
+        return
+    if not read_accumulator(printer, op, name) and not read_left_in_boxes(printer, op, name):
         TilePrinter(printer).read(op, name)
 
 

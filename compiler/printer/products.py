@@ -13,9 +13,9 @@ from treadle.compiler.printer import multiply_add
 from treadle.compiler.printer.indices import Loop, add, subscripts, thread_terms, times
 from treadle.compiler.printer.scalars import c_type
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved, left_operand_axes
 from treadle.dialects.cuda.products import DEPTHS, HALVED, has_half_step
-from treadle.dialects.cuda.tiles import format_bytes, is_boxed, is_fragment, layout_of, lies_along, rows_of
+from treadle.dialects.cuda.tiles import WORD, format_bytes, is_boxed, is_fragment, layout_of, lies_along, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import PACKED
 
@@ -98,17 +98,16 @@ class ProductPrinter:
                 self._tensor_core(op, name, DEPTHS[instruction])
 
     def read_left_operand(self, op: cuda.ReadOp, name: str) -> bool:
-        """Read a tile in rows into the fragments of a left operand by `ldmatrix`; False where the layout is another. A
-        tile in boxes holds what warpgroups read, whose accumulator of 16 columns has this layout, too."""
+        """Read a tile in rows into the fragments of a left operand by `ldmatrix`; False where the layout is another.
+        Those of tiles in boxes are read by `matrices.read_fragments`."""
         layout = layout_of(op.result.type)
-        modes = tuple(layout.register)
-        if len(modes) < 3 or str(format_of(op.result.type)) not in PACKED or is_boxed(op.source.type):
+        if str(format_of(op.result.type)) not in PACKED or is_boxed(op.source.type):
             return False
-        rows, axis = modes[-2].axis, modes[-1].axis
-        pack = 4 // format_bytes(op.result.type)
-        tail = (Mode(axis, 2, 4 * pack), Mode(rows, 2, 8), Mode(axis, pack, 1))
-        if modes[-3:] != tail or tuple(layout.lane) != (Mode(rows, 8, 1), Mode(axis, 4, pack)):
+        pack = WORD // format_bytes(op.result.type)
+        axes = left_operand_axes(layout, pack)
+        if axes is None:
             return False
+        rows, axis = axes
         if pack == 4 and not lies_along(op.source.type, axis):
             return False
         loops = self.kernel.loops(layout)[:-3]

@@ -386,6 +386,18 @@ def accumulator_axes(layout: LayoutAttr) -> tuple[str, str] | None:
     return (rows, columns) if made == layout else None
 
 
+def left_operand_axes(layout: LayoutAttr, pack: int) -> tuple[str, str] | None:
+    """Rows and depth of fragments that are a left operand, `pack` elements of it in a register (`row_operand`); None if
+    they are not."""
+    modes = tuple(layout.register)
+    if len(modes) < 3:
+        return None
+    rows, depth = modes[-2].axis, modes[-1].axis
+    tail = (Mode(depth, 2, 4 * pack), Mode(rows, 2, 8), Mode(depth, pack, 1))
+    lanes = (Mode(rows, 8, 1), Mode(depth, 4, pack))
+    return (rows, depth) if modes[-3:] == tail and tuple(layout.lane) == lanes else None
+
+
 def is_interleaved(layout: LayoutAttr) -> bool:
     """Whether an accumulator is that of a product whose columns are read in another order."""
     return any(mode.size == 4 and mode.stride == 4 for mode in layout.lane)

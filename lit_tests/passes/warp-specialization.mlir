@@ -457,3 +457,54 @@ func.func @host_of_heads(%Q: !Q40, %K: !K40, %M: !M40, %x: index) {
   cuda.launch @heads grid %x aligned %aligned (%Q, %K, %M, %x) : !Q40, !K40, !M40, index
   func.return
 }
+
+// A left operand that is read before the loop, once for all its products, stays in registers: consumers read it by their
+// warps, and give its place back before the first turn.
+
+!Q64 = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>
+!K64 = memref<64x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[d, x], level = device>>
+!Qs64 = memref<64x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+!Ks64 = memref<64x64xf16, #diagram.array<[d, x], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+!q64 = tensor<64x64xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [d:4:16, d:2:8, q:2:8, d:2:1], lane = [q:8:1, d:4:2], warp = [q:4:16]>>>
+
+// HOPPER-LABEL: cuda.kernel @kept_specialised (
+// HOPPER: %Q_shared = cuda.shared at 0 : memref<64x64xf16, {{.*}} layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+// HOPPER: %Q_ring = cuda.ring at 40960 consumers 1 by warps : !cuda.ring<1>
+// HOPPER: } consumers 1 {
+// HOPPER: cuda.await %Q_ring[%[[FIRST:.*]]] : !cuda.ring<1>
+// HOPPER-NEXT: %q = cuda.read %Q_shared : memref<64x64xf16,
+// HOPPER-NEXT: cuda.release %Q_ring[%[[FIRST]]] : !cuda.ring<1>
+// HOPPER-NEXT: %sum = scf.for
+// HOPPER: cuda.warpgroup_product %q, %K_now over [d] : tensor<64x64xf16,
+// HOPPER-NOT: cuda.release %Q_ring
+// HOPPER-LABEL: cuda.kernel @kept_by_lanes (
+// HOPPER: %q = cuda.read %Q_shared : memref<64x64xf16,
+// HOPPER: cuda.warpgroup_product %q, %K_now over [d] : tensor<64x64xf16,
+cuda.kernel @kept (%Q: !Q64, %K: !K64, %M: !M40, %x: index) threads 128 shared 16384 {
+  %Q_shared = cuda.shared at 0 : !Qs64
+  %K_shared = cuda.shared at 8192 : !Ks64
+  %zero = arith.constant 0 : index
+  %step = arith.constant 64 : index
+  %none = diagram.fill 0.0 : f32 -> !s40
+  cuda.copy %Q[%zero, %zero] into %Q_shared : !Q64, !Qs64
+  cuda.barrier
+  %q = cuda.read %Q_shared : !Qs64 -> !q64
+  %sum = scf.for %x0 = %zero to %x step %step iter_args(%so_far = %none) -> (!s40) {
+    cuda.barrier
+    cuda.copy %K[%zero, %x0] into %K_shared bounds [x < %x] : !K64, !Ks64
+    cuda.barrier
+    %s = cuda.product %q, %K_shared into %none over [d] using m16n8k16 : !q64, !Ks64 -> !s40
+    %new = diagram.map (%a = %s : !s40, %b = %so_far : !s40) -> !s40 {
+      %c = arith.addf %a, %b : f32
+      diagram.yield %c : f32
+    }
+    scf.yield %new : !s40
+  }
+  cuda.store %sum into %M[%zero, %zero] : !s40, !M40
+}
+
+func.func @host_of_kept(%Q: !Q64, %K: !K64, %M: !M40, %x: index) {
+  %aligned = cuda.alignment %Q, %K, %M : !Q64, !K64, !M40
+  cuda.launch @kept grid %x aligned %aligned (%Q, %K, %M, %x) : !Q64, !K64, !M40, index
+  func.return
+}

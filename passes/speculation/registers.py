@@ -75,7 +75,9 @@ def needed_registers(found: Speculation) -> int:
 
 def registers_before(found: Speculation) -> int:
     """Of a thread as the loop stands: powers take the place of the scores that they are told from, one by one."""
-    held = [*found.loop.body.block.args[1:], found.extremum.operand, *found.carried]
+    products = (op for op in found.loop.walk() if isinstance(op, cuda.WarpgroupProductOp))
+    lefts = dict.fromkeys(op.lhs for op in products if isinstance(op.lhs.owner, cuda.ReadOp))
+    held = [*found.loop.body.block.args[1:], found.extremum.operand, *found.carried, *lefts]
     return sum(map(registers_of, held)) + OTHER_REGISTERS
 
 

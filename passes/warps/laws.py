@@ -350,9 +350,9 @@ def orders_of(tile: SSAValue) -> set[tuple[Mode, ...]]:
 
 
 def left_of(op: cuda.ProductOp) -> SSAValue:
-    """The left operand of a product: the tile, if it is read only for products."""
+    """The left operand of a product: the tile, if it is read only for products, and not once for all steps."""
     owner = op.lhs.owner
-    return owner.source if isinstance(owner, cuda.ReadOp) else op.lhs
+    return owner.source if isinstance(owner, cuda.ReadOp) and not is_kept(owner) else op.lhs
 
 
 def _use_problem(tile: SSAValue) -> Reason | None:
@@ -363,7 +363,7 @@ def _use_problem(tile: SSAValue) -> Reason | None:
         fact = f"%{tile.name_hint} is also used by '{user.name}'"
         return Reason("what a producer brings is read by products alone, or by none", fact)
     for read in reads:
-        if is_line(tile.type):
+        if is_line(tile.type) or is_left_operand(read):  # whose layout products say
             continue
         layout, sizes = layout_of(read.result.type), sizes_of(read.result.type)
         if result_axes(layout) is None or is_interleaved(layout) or format_bytes(read.result.type) != 2:
@@ -375,14 +375,21 @@ def _use_problem(tile: SSAValue) -> Reason | None:
 
 
 def reads_of(tile: SSAValue) -> list[cuda.ReadOp]:
-    """Those that bring it to registers for anything but to be a left operand."""
+    """Those by which consumers bring it to registers."""
     return [use.operation for use in tile.uses if isinstance(use.operation, cuda.ReadOp) and is_kept(use.operation)]
 
 
 def is_kept(read: cuda.ReadOp) -> bool:
-    """Whether consumers read a tile themselves. Products of warpgroups read the tiles of their left operands."""
+    """Whether consumers read a tile themselves. Products of warpgroups read the tiles of their left operands, but one
+    that is read before the loop of its products, once for all steps of it, stays in registers (PTX ISA 9.7.15.5.1)."""
+    products = (use.operation for use in read.result.uses)
+    return not is_left_operand(read) or any(product.parent is not read.parent for product in products)
+
+
+def is_left_operand(read: cuda.ReadOp) -> bool:
+    """Whether a tile is read for nothing but to be the left operand of products."""
     users = [use.operation for use in read.result.uses]
-    return not all(isinstance(user, cuda.ProductOp) and user.lhs is read.result for user in users)
+    return all(isinstance(user, cuda.ProductOp) and user.lhs is read.result for user in users)
 
 
 def _multiplies(op: Operation) -> bool:

@@ -108,7 +108,7 @@ class Product:
     over: tuple[str, ...]
     left: str
     """Where the operand with the rows is: `registers`, or `shared`, where each step reads it; `lasting` is shared and
-    does not change in a stream, so that it may be kept in registers."""
+    does not change in a stream, so that single warps may keep it in registers, and `kept` where all warps do."""
     every: int = 0
     """How many products are added up before their sum is promoted; 0 where it is not."""
 
@@ -141,9 +141,10 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
     yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep, spread)
     sums = spread.of_lane(product.result)
     parts = promoted_parts(sums) if product.every else 1  # each of which reads the left operand
-    yield "turn operands", deep * parts * (1 + (product.left != "registers"))
+    is_read = product.left not in ("registers", "kept")
+    yield "turn operands", deep * parts * (1 + is_read)
     # The four warps of a warpgroup share what they read of the right operand; the left one is in registers or read.
-    yield "operands", columns * deep / 8 + rows * deep * parts * (product.left != "registers")
+    yield "operands", columns * deep / 8 + rows * deep * parts * is_read
     if product.every:
         yield from issued_by_promotion(sums, depth, product.every)
 
@@ -156,7 +157,7 @@ def _steps(format: str, depth: Amount) -> Amount:
 
 def read_before(product: Product, spread: Spread) -> Amount:
     """`ldmatrix` before a stream, of a left operand that is then kept."""
-    if product.left != "lasting":
+    if product.left not in ("lasting", "kept"):
         return 0
     rows, _ = _tiles(product, spread)
     deep = ceil_div(_depth(product, spread), DEPTH.get(product.format, 16))
@@ -198,6 +199,8 @@ def _is_read_again(product: Product, rows: Amount, deep: Amount, spread: Spread)
         if spread.turns_of(product.over) > 1:
             return True
         return spread.rereads | (4 * rows * deep > MOST_SHARED_FRAGMENTS)
+    if product.left == "kept":
+        return spread.turns_of(product.over) > 1
     return product.left == "shared"
 
 

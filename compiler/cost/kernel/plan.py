@@ -159,21 +159,20 @@ LEAVING_WIDTHS = (2, 4)
 
 @dataclass(frozen=True)
 class Tile:
-    """What a group holds. `role` says where and how. In shared memory: `shared`; `staged`, which every step of a
-    stream loads anew; `listed`, where the pieces begin that a stream is fed; `leaving`, a result on its way out, in
-    the place of all others, and `turned`, one whose last axis is that of the rows; `parts`, by the warps along the
-    last axis, what each of those that share a row has of its result. In registers: `carried`, an
-    accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
-    makes before its products are there; `partial`, sums that it promotes, a part at a time; `dividing`, what it
-    divides; `capped`, what it bounds by a `tanh`; `value` (spread over all lanes); `row` (a copy in each lane that
-    shares the row); `column` (a copy in each lane that shares the column: what a step
-    loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same); `bound` (a copy as of
-    `row`, of whole numbers with which conditions compare). Beside products, of
-    what lies in rows over the lanes: `loaded`, what a step loads of it; `next`, the same where a step begins with it,
-    which may be loaded in the step before; `reduced`, what a step reduces of it along
-    other axes; `moving`, an operand on its way to its tile in shared memory, in whose place; `address`, of a row that
-    a lane loads; `state` and `repairing`, states of reductions over it, of which the latter repairs others when it
-    changes."""
+    """What a group holds. `role` says where and how. In shared memory: `shared`; `staged`, which every step of a stream
+    loads anew; `listed`, where the pieces begin that a stream is fed; `leaving`, a result on its way out, in the place
+    of all others, and `turned`, one whose last axis is that of the rows; `parts`, by the warps along the last axis,
+    what each of those that share a row has of its result. In registers: `carried`, an accumulator that a stream carries
+    or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it makes before its products are there;
+    `kept`, a left operand that warpgroups have read before it; `partial`, sums that it promotes, a part at a time;
+    `dividing`, what it divides; `capped`, what it bounds by a `tanh`; `value` (spread over all lanes); `row` (a copy in
+    each lane that shares the row); `column` (a copy in each lane that shares the column: what a step loads for scores
+    and has no rows, so that all warps, and eight lanes of each, hold the same); `bound` (a copy as of `row`, of whole
+    numbers with which conditions compare). Beside products, of what lies in rows over the lanes: `loaded`, what a step
+    loads of it; `next`, the same where a step begins with it, which may be loaded in the step before; `reduced`, what a
+    step reduces of it along other axes; `moving`, an operand on its way to its tile in shared memory, in whose place;
+    `address`, of a row that a lane loads; `state` and `repairing`, states of reductions over it, of which the latter
+    repairs others when it changes."""
 
     role: str
     shape: tuple[Amount, ...]

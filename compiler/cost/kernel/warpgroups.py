@@ -118,7 +118,7 @@ def takes_powers_first(plan: Plan, machine: Machine, shared_bytes: Amount) -> Am
     before: Amount = OTHER_REGISTERS + STEERING_REGISTERS
     again: Amount = 0
     for tile in plan.tiles:
-        if tile.role in ("carried", "passing"):
+        if tile.role in ("carried", "kept", "passing"):
             words = tile.elements * tile.width / (4 * WARP * plan.warp_count)
             before = before + words
             again = again + (words if tile.role == "passing" and tile.width < 4 else 0)

@@ -264,7 +264,7 @@ def registers(plan: Plan, machine: Machine) -> Amount:
         # Nothing is loaded ahead over the barriers between the phases of a step.
         alone = choice(in_turn, least_registers(plan) + LIMITED_TWICE * plan.limited_twice, alone)
     alone = alone + (FROM_SM_90 if machine.capability >= 90 else 0) + _addresses_of_copies(plan)
-    apart = {"partial": WARPGROUP_PARTIAL, "capped": WARPGROUP_CAPPED, "bound": WARPGROUP_BOUND}
+    apart = {"kept": 1, "partial": WARPGROUP_PARTIAL, "capped": WARPGROUP_CAPPED, "bound": WARPGROUP_BOUND}
     of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING, apart)
     return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone - plan.spared_registers))
 
@@ -311,6 +311,7 @@ def _held(plan: Plan, carried: float, passing: float, of_group: Mapping[str, flo
     weights = {
         "carried": carried,
         "passing": passing,
+        "kept": 0,
         "partial": 0,
         "ahead": AHEAD,
         "capped": 0,

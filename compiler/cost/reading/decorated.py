@@ -61,7 +61,9 @@ class Decorated:
         if not self.in_shared(op, operand):
             return "registers"
         changes = self.stream is None or self.stream in axes_of(operand.type)
-        return "shared" if changes or isinstance(operand.owner, Operation) else "lasting"
+        if changes or isinstance(operand.owner, Operation):
+            return "shared"
+        return "kept" if self.schedule.left.data == "registers" else "lasting"
 
     def leaves(self, value: SSAValue) -> bool:
         """Whether a result goes out by way of shared memory: what products make, at the end, of 16 bits; words where it

@@ -69,7 +69,7 @@ from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.streams.held import limited_factors
 
-LASTING = ("carried", "row", "state", "repairing", "column", "bound", "value", *LEAVING)
+LASTING = ("carried", "kept", "row", "state", "repairing", "column", "bound", "value", *LEAVING)
 """Roles of tiles that stay from step to step."""
 
 
@@ -400,6 +400,8 @@ class Walk:
         if (left := left_operand(op, self.row)) not in self.lefts:  # once for all products, of all streams
             self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
             self.lefts.add(left)
+            if product.left == "kept":
+                self.hold("kept", left)
         self.kept[self.stream_number] += kept_registers(product, spread)
         self.spared[self.stream_number] += spared_registers(product, spread)
         passing = self.inside and op.init is None
@@ -422,7 +424,10 @@ class Walk:
         if level_of(operand.type) != "shared":
             return "registers" if stays_in_registers(op, operand, self.row) else "shared"
         changes = {pieces.axis for pieces in self.inside} & set(axes_of(operand.type))
-        return "shared" if changes or not self.inside else "lasting"
+        if changes or not self.inside:
+            return "shared"
+        schedule = self.kernel.schedule
+        return "kept" if schedule is not None and schedule.left.data == "registers" else "lasting"
 
     def labour(self, labours: Iterable[Labour], spread: Spread) -> None:
         self.issue((labour.kind, labour.factor * spread.of_lane(labour.axes)) for labour in labours)

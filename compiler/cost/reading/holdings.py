@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.cost.kernel.operands import (
     computes_with,
     is_needed_first,
+    left_operand,
 )
 from treadle.compiler.cost.kernel.roles import lies_along_columns, role_of_met
 from treadle.compiler.cost.kernel.rows import made_in, met_in, reduced_later
@@ -91,7 +92,7 @@ class Holdings:
                 yield self._in_rows("loaded", value, stream, met_in(value, users_there))
 
     def _of_products(self) -> list[Holding]:
-        held: list[Holding] = []
+        held = list(self._kept())
         for op in self.at.products:
             axes = axes_of(op.result.type)
             streams = self.at.streams_of(op)
@@ -106,6 +107,12 @@ class Holdings:
                     roles = ("shared", "moving") if self.at.in_shared(op, operand) else ("passing",)
                     held += [self._of_operand(role, operand, each) for role in roles for each in streams]
         return held + self._ahead()
+
+    def _kept(self) -> Iterator[Holding]:
+        """Left operands that a stream finds in registers, once for all its products."""
+        kept = [op for op in self.at.products if self.at.left_of(op) == "kept"]
+        for left in dict.fromkeys(left_operand(op, self.at.roles.row) for op in kept):
+            yield Holding("kept", axes_of(left.type), width_of(left.type))
 
     def _of_operand(self, role: str, operand: SSAValue, stream: int | None) -> Holding:
         axes = axes_of(operand.type)

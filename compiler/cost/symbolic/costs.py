@@ -229,10 +229,12 @@ class _Walk(Walk):
         self._add(f"tensor {multiply_format(op)}", 2 * every)
         promoted = self._promote(op)
         spread = self.spread(*op.operands, *op.results)
-        kept = not self.grouped and read_before(product_of(op, self.left(op), self.kernel.schedule), spread) > 0
+        left = self.left(op)
+        may_keep = not self.grouped or left == "kept"
+        kept = may_keep and read_before(product_of(op, left, self.kernel.schedule), spread) > 0
         for operand in (op.lhs, op.rhs):
             has_rows = self.row is not None and self.row in axes_of(operand.type)
-            if level_of(operand.type) != "shared" and self.left(op) == "registers" and has_rows:
+            if level_of(operand.type) != "shared" and left == "registers" and has_rows:
                 continue
             if kept and has_rows:  # once for all products, of all streams
                 if operand in self.read_once:

@@ -68,11 +68,16 @@ def _with_places(plan: Plan, shared_bytes: Amount, machine: Machine) -> tuple[Am
     """With a second place for each held tile that there is room for, and whether all have one."""
     size, all_twice = _size(plan, shared_bytes, machine), True
     for tile in plan.tiles:
-        if tile.role == "shared":
+        if tile.role == "shared" and not _is_given_back(tile, plan):
             another = bytes_of_tile(tile, True) + 2 * BARRIER_BYTES
             fits = size + another <= machine.shared_of_block(shared_by(plan))
             size, all_twice = size + choice(fits, another, 0), all_twice & fits
     return size, all_twice
+
+
+def _is_given_back(tile: Tile, plan: Plan) -> bool:
+    """Whether registers have what is in a tile before the piece's stream begins, so that the next one's may come."""
+    return any(other.role == "kept" and other.shape == tile.shape for other in plan.tiles)
 
 
 def _size(plan: Plan, shared_bytes: Amount, machine: Machine) -> Amount:
