@@ -18,7 +18,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp
-from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, NARROW, SIXTEEN_BIT, STORED
 from treadle.dialects.diagram.lagging import skips_ones
 from treadle.dialects.diagram.sharing import sharing_in
@@ -43,7 +43,8 @@ def print_fill(writer: KernelWriter, op: FillOp) -> None:
 
 
 def _is_summed_to(value: SSAValue) -> bool:
-    """Whether products of warpgroups add to it, at once or in the first turn of a loop, and nothing else reads it."""
+    """Whether products of warpgroups add to it, at once, behind a branch or in the first turn of a loop, and nothing
+    else reads it."""
     found = False
     for use in value.uses:
         match use.operation:
@@ -51,8 +52,9 @@ def _is_summed_to(value: SSAValue) -> bool:
                 found = True
             case scf.ForOp() as loop if use.index >= 3 and _is_summed_to(loop.body.block.args[use.index - 2]):
                 found = True
-            case scf.YieldOp():
-                continue
+            case scf.YieldOp() as end:
+                branch = end.parent_op()
+                found = found or (isinstance(branch, scf.IfOp) and _is_summed_to(branch.results[use.index]))
             case _:
                 return False
     return found
@@ -83,6 +85,15 @@ def print_map(writer: KernelWriter, op: MapOp, is_kept: bool = False) -> None:
         is_skipped = skips_ones(op) and name == writer.values[op.inputs[0]]
         with writer.text.block(_where_not_one(writer, op.inputs[1])) if is_skipped else nullcontext():
             writer.text.nest(loops, statements)
+        if _repeats_numbers(op) and _is_summed_to(op.result):
+            writer.text.line(f"{writer.call('keep')}({name});")
+
+
+def _repeats_numbers(op: MapOp) -> bool:
+    """Whether elements are one number along some axis, as zeros that are multiplied by a number of each row: nvcc then
+    has one register for them, and copies it among the products that add to it, which ptxas would fence (C7519)."""
+    told = {axis for each in op.inputs if not isinstance(each.owner, FillOp) for axis in axes_of(each.type)}
+    return not told.issuperset(axes_of(op.result.type))
 
 
 def _where_not_one(writer: KernelWriter, factor: SSAValue) -> str:

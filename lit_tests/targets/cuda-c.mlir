@@ -150,3 +150,53 @@ func.func @host_of_integers(%X: !X, %n: index) {
   cuda.launch @integers_kernel grid %n aligned %aligned (%n) : index
   func.return
 }
+
+// Zeros that are multiplied by a number of each row are one number for nvcc: as many registers before the products.
+// What products leave is not.
+
+!Ah = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!Bh = memref<48x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [48, 64], span = 64>>>
+!at_m = tensor<64xi32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = [m:4:16]>>>
+!by_m = tensor<64xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = [m:4:16]>>>
+
+// CHECK: void repaired_kernel_body(
+// CHECK: float zeros[6][2][2] = {};
+// CHECK: zeros[n8][m8_2][n1] = zeros[n8][m8_2][n1] * factor[m8_2];
+// CHECK-NEXT: keep(zeros);
+// CHECK: wgmma_m64n48k16<__half, 0, 0>(zeros,
+// CHECK: wgmma_wait<0>();
+// CHECK-NEXT: keep(zeros);
+// CHECK: zeros[n8][m8_2][n1] = zeros[n8][m8_2][n1] * factor[m8_2];
+// CHECK-NOT: keep(zeros);
+// CHECK: wgmma_m64n48k16<__half, 0, 0>(zeros,
+cuda.kernel @repaired_kernel (%n: index) threads 256 shared 14336 {
+  %A = cuda.shared at 0 : !Ah
+  %B = cuda.shared at 8192 : !Bh
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %zeros = diagram.fill 0.0 : f32 -> !Cf
+    %at = cuda.index %n -> !at_m
+    %factor = diagram.map (%position = %at : !at_m) -> !by_m {
+      %number = arith.sitofp %position : i32 to f32
+      diagram.yield %number : f32
+    }
+    %begin = diagram.map (%sum = %zeros : !Cf, %of_row = %factor : !by_m) -> !Cf {
+      %product = arith.mulf %sum, %of_row : f32
+      diagram.yield %product : f32
+    }
+    %C_started = cuda.warpgroup_product %A, %B into %begin over [k] : !Ah, !Bh -> !Cf
+    %C = cuda.warpgroup_wait %C_started pending 0 : !Cf
+    %again = diagram.map (%sum = %C : !Cf, %of_row = %factor : !by_m) -> !Cf {
+      %product = arith.mulf %sum, %of_row : f32
+      diagram.yield %product : f32
+    }
+    %D_started = cuda.warpgroup_product %A, %B into %again over [k] : !Ah, !Bh -> !Cf
+    %D = cuda.warpgroup_wait %D_started pending 0 : !Cf
+  }
+}
+
+func.func @host_of_repaired(%X: !X, %n: index) {
+  %aligned = cuda.alignment %X : !X
+  cuda.launch @repaired_kernel grid %n aligned %aligned (%n) : index
+  func.return
+}
