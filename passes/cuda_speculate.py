@@ -44,8 +44,8 @@ class CudaSpeculatePass(ModulePass):
     but powers is told from; and if all that is told from the maximum is told from what the stream keeps of it. It
     is done if a warp finds its maximum by itself, if products of warpgroups run meanwhile, and if registers hold a
     turn's scores beside its powers and leave as many blocks on a multiprocessor as without, which the kernel then
-    states (`resident`); in a loop of which a condition cuts every turn, if there is none of whole turns. What the
-    maximum moved by, `exp2(c (before - now))`, is one if it stays.
+    states (`resident`). Of the loops that a condition parts it is done in those whose turns test their elements
+    least: others are few. What the maximum moved by, `exp2(c (before - now))`, is one if it stays.
 
     States that are made of powers have two arrays (`side_by_side`): products still read that of the turn before.
 
@@ -278,12 +278,12 @@ def _speculate(kernel: cuda.KernelOp, roles: cuda.RolesOp, machine: Machine) -> 
     loops = [inner for inner in roles.consumers.walk() if isinstance(inner, scf.ForOp)]
     every = [each for loop in loops if (each := _decided(loop, registers)) is not None]
     found = [each for each in every if isinstance(each, Speculation)]
-    are_peeled = not all(each.is_masked for each in found)
-    most = max((needed_registers(each) for each in found if not (each.is_masked and are_peeled)), default=0)
+    fewest = min((each.tests for each in found), default=0)  # of the turns that are whole, where others are cut
+    most = max((needed_registers(each) for each in found if each.tests == fewest), default=0)
     for each in every:
         if isinstance(each, Reason):
             yield StepAttr("decline cuda-speculate", subject, each.law, each.fact)
-        elif each.is_masked and are_peeled:
+        elif each.tests > fewest:
             fact = f"%{each.extremum.operand.name_hint} has absent elements in each turn of its loop"
             yield StepAttr(
                 "decline cuda-speculate", subject, "turns that conditions cut are few where they are peeled", fact

@@ -15,11 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from xdsl.dialects import arith, scf
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, attention, compiled
 from treadle.compiler.pipeline import Options, pipeline
 from treadle.dialects import cuda
+from treadle.dialects.diagram import MapOp
 from treadle.passes.streams.lagging import GROWTH
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.host import HostExecution
@@ -305,6 +307,25 @@ def masked(name: str) -> Road:
     made = sized((EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"), 64, 2)
     assert any(isinstance(op, cuda.ExceedsOp) for each in made.kernels for op in each.walk())
     return made
+
+
+def tests_of(loop: scf.ForOp) -> int:
+    """Bounds of masks and comparisons of integers, element by element, in a turn."""
+    ops = list(loop.walk())
+    compared = [op for op in ops if isinstance(op, arith.CmpiOp) and isinstance(op.parent_op(), MapOp)]
+    return len(compared) + sum(len(op.bounds) for op in ops if isinstance(op, cuda.MaskOp))
+
+
+@pytest.mark.parametrize("name", ["attention_causal", "attention_lengths", "attention_prefix", "attention_segments"])
+def test_turns_with_more_tests_than_others_keep_their_order(name: str) -> None:
+    """Those that a condition cuts are few. The condition of the prefix leaves no interval: its positions are compared
+    element by element."""
+    consumers = [roles.consumers for each in masked(name).kernels if (roles := cuda.roles_of(each)) is not None]
+    loops = [op for each in consumers for op in each.walk() if isinstance(op, scf.ForOp)]
+    loops = [loop for loop in loops if any(isinstance(op, cuda.WarpgroupProductOp) for op in loop.walk())]
+    first = [loop for loop in loops if any(isinstance(op, cuda.ExceedsOp) for op in loop.walk())]
+    assert len({tests_of(loop) for loop in loops}) > 1
+    assert {tests_of(loop) for loop in first} == {min(tests_of(loop) for loop in loops)}
 
 
 @pytest.mark.parametrize("name", MASKS)

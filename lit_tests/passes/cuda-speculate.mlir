@@ -4,6 +4,7 @@
 #scores = #cuda.layout<register = [x:8:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>
 #across = #cuda.layout<register = [x:16:1, q:8:8], lane = [q:8:1, 4], warp = [x:4:16]>
 #powers = #cuda.layout<register = [x:4:16, x:2:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>
+#places = #cuda.layout<register = [x:8:8, x:2:1], lane = [8, x:4:2], warp = [4]>
 #sums = #cuda.layout<register = [e:8:8, q:2:8, e:2:1], lane = [q:8:1, e:4:2], warp = [q:4:16]>
 #boxes = #cuda.boxes<extents = [64, 64], span = 64>
 !Q = memref<64x64xf16, #diagram.array<[q, d], level = shared, layout = #boxes>>
@@ -12,6 +13,7 @@
 !m = tensor<64xf32, #diagram.array<[q], level = register, layout = #rows>>
 !s = tensor<64x64xf32, #diagram.array<[q, x], level = register, layout = #scores>>
 !p = tensor<64x64xf16, #diagram.array<[q, x], level = register, layout = #powers>>
+!at = tensor<64xi32, #diagram.array<[x], level = register, layout = #places>>
 !t = tensor<64x64xf32, #diagram.array<[q, x], level = register, layout = #across>>
 !o = tensor<64x64xf32, #diagram.array<[q, e], level = register, layout = #sums>>
 
@@ -1318,6 +1320,138 @@ cuda.kernel @peeled (%x: index) threads 256 shared 24576 {
   }
 }
 
+// So it is where positions are compared element by element, of which whole turns need fewer comparisons.
+
+// CHECK-LABEL: cuda.kernel @peeled_by_choice
+// CHECK: %grown = cuda.exceeds %l_new limit 256.0
+// CHECK: scf.for %x1 = %zero to %piece step %piece
+// CHECK-NOT: cuda.exceeds
+cuda.kernel @peeled_by_choice (%x: index) threads 256 shared 24576 {
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %Q_shared = cuda.shared at 0 : !Q
+  %K_shared = cuda.shared at 8192 : !K
+  %V_shared = cuda.shared at 16384 : !V
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %m_none = diagram.fill 0xFF800000 : f32 -> !m
+    %l_none = diagram.fill 0.0 : f32 -> !m
+    %O_none = diagram.fill 0.0 : f32 -> !o
+    %P_none = diagram.fill 0.0 : f16 -> !p
+    %m, %l, %O_sum, %P_last = scf.for %x0 = %zero to %x step %piece iter_args(%m_before = %m_none, %l_before = %l_none, %O_before = %O_none, %P_before = %P_none) -> (!m, !m, !o, !p) {
+      %S_started = cuda.warpgroup_product %Q_shared, %K_shared over [d] : !Q, !K -> !s
+      %O_started = cuda.warpgroup_product %P_before, %V_shared into %O_before over [x] : !p, !V -> !o
+      %S = cuda.warpgroup_wait %S_started pending 1 : !s
+      %at_x = cuda.index %x0 -> !at
+      %S_cut = diagram.map (%score = %S : !s, %at = %at_x : !at) -> !s {
+        %last = arith.constant 4096 : i32
+        %is_there = arith.cmpi slt, %at, %last : i32
+        %none = arith.constant 0xFF800000 : f32
+        %kept_score = arith.select %is_there, %score, %none : f32
+        diagram.yield %kept_score : f32
+      }
+      %m_new = diagram.reduce max %S_cut over [x] into %m_before : !s -> !m
+      %m_kept = diagram.map (%new = %m_new : !m, %before = %m_before : !m) -> !m {
+        %growth = arith.subf %new, %before : f32
+        %slack = arith.constant 8.0 : f32
+        %is_near = arith.cmpf ole, %growth, %slack : f32
+        %size = math.absf %before : f32
+        %fine = arith.constant 8388608.0 : f32
+        %is_fine = arith.cmpf olt, %size, %fine : f32
+        %stays = arith.andi %is_near, %is_fine : i1
+        %kept = arith.select %stays, %before, %new : f32
+        diagram.yield %kept : f32
+      }
+      %offset = diagram.map (%kept = %m_kept : !m) -> !m {
+        %slope = arith.constant 1.0 : f32
+        %product = arith.mulf %kept, %slope : f32
+        diagram.yield %product : f32
+      }
+      %P = diagram.map (%score = %S_cut : !s, %from = %offset : !m) -> !s {
+        %slope = arith.constant 1.0 : f32
+        %less = arith.negf %from : f32
+        %exponent = math.fma %score, %slope, %less : f32
+        %power = math.exp2 %exponent : f32
+        diagram.yield %power : f32
+      }
+      %moved = diagram.map (%before = %m_before : !m, %kept = %m_kept : !m) -> !m {
+        %move = arith.subf %before, %kept : f32
+        %factor = math.exp2 %move : f32
+        diagram.yield %factor : f32
+      }
+      %l_repaired = diagram.map (%sum = %l_before : !m, %factor = %moved : !m) -> !m {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      %l_new = diagram.reduce add %P over [x] into %l_repaired {partial} : !s -> !m
+      %P16 = diagram.cast %P : !s -> !p
+      %O = cuda.warpgroup_wait %O_started pending 0 : !o
+      %O_repaired = diagram.map (%sum = %O : !o, %factor = %moved : !m) -> !o attributes {diagram.skips_ones} {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      scf.yield %m_kept, %l_new, %O_repaired, %P16 : !m, !m, !o, !p
+    }
+    %m_all, %l_all, %O_all, %P_all = scf.for %x1 = %zero to %piece step %piece iter_args(%m_before = %m, %l_before = %l, %O_before = %O_sum, %P_before = %P_last) -> (!m, !m, !o, !p) {
+      %S_started = cuda.warpgroup_product %Q_shared, %K_shared over [d] : !Q, !K -> !s
+      %O_started = cuda.warpgroup_product %P_before, %V_shared into %O_before over [x] : !p, !V -> !o
+      %S = cuda.warpgroup_wait %S_started pending 1 : !s
+      %at_x = cuda.index %x1 -> !at
+      %S_cut = diagram.map (%score = %S : !s, %at = %at_x : !at) -> !s {
+        %last = arith.constant 4096 : i32
+        %is_there = arith.cmpi slt, %at, %last : i32
+        %first = arith.constant 16 : i32
+        %is_seen = arith.cmpi sge, %at, %first : i32
+        %is_kept = arith.andi %is_there, %is_seen : i1
+        %none = arith.constant 0xFF800000 : f32
+        %kept_score = arith.select %is_kept, %score, %none : f32
+        diagram.yield %kept_score : f32
+      }
+      %m_new = diagram.reduce max %S_cut over [x] into %m_before : !s -> !m
+      %m_kept = diagram.map (%new = %m_new : !m, %before = %m_before : !m) -> !m {
+        %growth = arith.subf %new, %before : f32
+        %slack = arith.constant 8.0 : f32
+        %is_near = arith.cmpf ole, %growth, %slack : f32
+        %size = math.absf %before : f32
+        %fine = arith.constant 8388608.0 : f32
+        %is_fine = arith.cmpf olt, %size, %fine : f32
+        %stays = arith.andi %is_near, %is_fine : i1
+        %kept = arith.select %stays, %before, %new : f32
+        diagram.yield %kept : f32
+      }
+      %offset = diagram.map (%kept = %m_kept : !m) -> !m {
+        %slope = arith.constant 1.0 : f32
+        %product = arith.mulf %kept, %slope : f32
+        diagram.yield %product : f32
+      }
+      %P = diagram.map (%score = %S_cut : !s, %from = %offset : !m) -> !s {
+        %slope = arith.constant 1.0 : f32
+        %less = arith.negf %from : f32
+        %exponent = math.fma %score, %slope, %less : f32
+        %power = math.exp2 %exponent : f32
+        diagram.yield %power : f32
+      }
+      %moved = diagram.map (%before = %m_before : !m, %kept = %m_kept : !m) -> !m {
+        %move = arith.subf %before, %kept : f32
+        %factor = math.exp2 %move : f32
+        diagram.yield %factor : f32
+      }
+      %l_repaired = diagram.map (%sum = %l_before : !m, %factor = %moved : !m) -> !m {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      %l_new = diagram.reduce add %P over [x] into %l_repaired {partial} : !s -> !m
+      %P16 = diagram.cast %P : !s -> !p
+      %O = cuda.warpgroup_wait %O_started pending 0 : !o
+      %O_repaired = diagram.map (%sum = %O : !o, %factor = %moved : !m) -> !o attributes {diagram.skips_ones} {
+        %product = arith.mulf %sum, %factor : f32
+        diagram.yield %product : f32
+      }
+      scf.yield %m_kept, %l_new, %O_repaired, %P16 : !m, !m, !o, !p
+    }
+  }
+}
+
 // If a condition is tested in every turn, these are all there are.
 
 // CHECK-LABEL: cuda.kernel @cut
@@ -1405,6 +1539,8 @@ cuda.kernel @cut (%x: index) threads 256 shared 24576 {
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@stands_for_four", "a sum of powers says how large they are", "none is of powers that are told from %m_new">
 // CHECK-SAME: #hierarchy.step<"cuda-speculate", "@peeled", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
 // CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@peeled", "turns that conditions cut are few where they are peeled", "%S_cut has absent elements in each turn of its loop">
+// CHECK-SAME: #hierarchy.step<"cuda-speculate", "@peeled_by_choice", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
+// CHECK-SAME: #hierarchy.step<"decline cuda-speculate", "@peeled_by_choice", "turns that conditions cut are few where they are peeled", "%S_cut has absent elements in each turn of its loop">
 // CHECK-SAME: #hierarchy.step<"cuda-speculate", "@cut", "powers whose sum is within the slack are told from a maximum within the slack", "%P before %m_new is known, again where a lane's sum is above 256; 126 registers, 2 blocks on an SM">
 func.func @host(%x: index) {
   cuda.launch @sums grid %x aligned %x (%x) : index
@@ -1425,6 +1561,7 @@ func.func @host(%x: index) {
   cuda.launch @stood_for grid %x aligned %x (%x) : index
   cuda.launch @stands_for_four grid %x aligned %x (%x) : index
   cuda.launch @peeled grid %x aligned %x (%x) : index
+  cuda.launch @peeled_by_choice grid %x aligned %x (%x) : index
   cuda.launch @cut grid %x aligned %x (%x) : index
   func.return
 }

@@ -73,10 +73,19 @@ class Speculation:
         """The size of the extrema that may lag."""
         return self.slack * FINE
 
-    @property
-    def is_masked(self) -> bool:
-        """Whether elements are put aside in every turn."""
-        return isinstance(self.extremum.operand.owner, cuda.MaskOp)
+    @cached_property
+    def tests(self) -> int:
+        """How many tests an element passes in every turn: bounds of masks, and comparisons of integers in maps, which
+        conditions become that leave no intervals."""
+        found, seen, left = 0, set[Operation](), [self.extremum.operand]
+        while left:
+            owner = left.pop().owner
+            if not isinstance(owner, cuda.MaskOp | MapOp) or owner in seen or owner.parent is not self.extremum.parent:
+                continue
+            seen.add(owner)
+            found += _tests_of(owner)
+            left += owner.operands
+        return found
 
     @cached_property
     def wanted(self) -> tuple[SSAValue, ...]:
@@ -112,6 +121,12 @@ class Speculation:
         """What is told from the extremum alone and goes from turn to turn."""
         used = [operand for op in self.again for operand in op.operands if operand in self.alone]
         return tuple(dict.fromkeys([*used, *(value for value in self.wanted if value in self.alone)]))
+
+
+def _tests_of(op: cuda.MaskOp | MapOp) -> int:
+    if isinstance(op, cuda.MaskOp):
+        return len(op.bounds)
+    return sum(isinstance(inner, arith.CmpiOp) for inner in op.walk())
 
 
 def speculation(loop: scf.ForOp) -> Speculation | Reason | None:
