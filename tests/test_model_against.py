@@ -54,7 +54,7 @@ def test_what_was_predicted_beforehand_is_on_the_page(run: str, time: str, befor
 
 
 def test_the_page_says_how_far_the_last_run_is_from_the_goal():
-    """Of which windows, and short causal attention, take longer than the model says."""
+    """Of which windows, and some short causal attention, take longer than the model says."""
     found = model_against.rows("sustained", run="fifth")
     head, *cells = model_against.table(found)
     assert model_against.markdown(head, cells) in PAGE
@@ -62,7 +62,7 @@ def test_the_page_says_how_far_the_last_run_is_from_the_goal():
     text = " ".join(PAGE.split())
     assert f"**Beforehand 55 of {len(found)} were within 15 %, now {hits}**" in text
     assert f"[{hits} of these {len(found)} times](docs/predictions.md#the-fifth-run)" in " ".join(README.split())
-    assert hits >= 0.8 * len(found)
+    assert hits >= SHARE * len(found)
 
 
 def test_ways_on_another_device_are_on_the_page():

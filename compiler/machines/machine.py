@@ -128,6 +128,9 @@ class Machine:
     counts_ends: bool = False
     """Whether a time holds all that blocks begin and end with (`cost/timing/between.py`): where rates are those that
     last. Sizes are chosen by the datasheet's, without."""
+    counts_queues: bool = False
+    """Whether it holds what tiles wait between device memory and processors that both are busy
+    (`cost/timing/tiles_in_flight.py`): where rates are those that last, but not where sizes are compared by them."""
 
     def blocks_at_a_time(self, cluster: int) -> int:
         """Blocks that run at a time, one on an SM, in clusters of so many: each lies within one GPC, which hold pairs
@@ -190,6 +193,7 @@ class Machine:
             loaded_clock=loaded,
             memory_power=found.memory_power or 0.0,
             counts_ends=True,
+            counts_queues=True,
         )
 
     def at_clock(self, clock: float) -> Machine:
@@ -198,6 +202,10 @@ class Machine:
         for name in ("l2", "shared"):
             near[name] = replace(near[name], bandwidth=near[name].bandwidth * clock / self.clock)
         return replace(self, clock=clock, levels=near)
+
+    def with_endless(self, level: str) -> Machine:
+        """The same with a memory that gives all at once what it is asked for, after its latency."""
+        return replace(self, levels={**self.levels, level: replace(self.levels[level], bandwidth=inf)})
 
     def under_load(self, products: float, memory: float = 0.0) -> Machine:
         """The same while its tensor cores multiply, and device memory works, for these parts of the time. Voltage goes

@@ -27,6 +27,9 @@ from treadle.compiler.machines.machine import DEFAULT_MACHINE, Machine
 MACHINE = "machine"
 """Name of the attribute of a module that holds its machine."""
 
+OF_SUSTAINED = ("loaded_clock", "memory_power", "counts_ends", "counts_queues")
+"""What a machine has of the rates that last alone (`Machine.as_sustained`), which a module has beside it."""
+
 
 def write_machine(module: ModuleOp, machine: Machine) -> None:
     data = asdict(machine)
@@ -35,7 +38,8 @@ def write_machine(module: ModuleOp, machine: Machine) -> None:
             del level["coalesced"]
         # The key says the name already; what a level has no number of it does not say.
         data["levels"][name] = {key: value for key, value in level.items() if key != "name" and value not in (0, inf)}
-    del data["loaded_clock"], data["memory_power"], data["counts_ends"]  # of `sustained`
+    for name in OF_SUSTAINED:
+        del data[name]
     if not machine.gpcs:
         del data["gpcs"]
     data["sustained"] = {key: value for key, value in data["sustained"].items() if value}

@@ -38,8 +38,8 @@ class Grid:
         """How many blocks an SM holds at a time."""
         return self.needs.blocks_on(self.machine)
 
-    def clocks(self) -> tuple[Amount, Amount]:
-        """How long the processors are busy, and whether blocks take turns for that."""
+    def clocks(self, known: Amount | None = None) -> tuple[Amount, Amount]:
+        """How long the processors are busy, and whether blocks take turns for that, unless that is `known`."""
         in_waves = self._in_waves()
         turns = can_take_turns(self.plan, self.machine, self.blocks, self.needs.shared_bytes)
         if not np.any(turns):
@@ -48,7 +48,7 @@ class Grid:
         by_piece = choice(turns & (self.resident == self.needs.resident), begun, in_waves)
         # Blocks that share an SM have room for what leaves beside their tiles: nothing is left to gain without turns.
         are_faster = (in_turns < by_piece) | (self.needs.resident > 1)
-        turns = turns & (are_faster if self.made is None else self.made.in_turns)
+        turns = turns & (are_faster if self.made is None else self.made.in_turns) if known is None else known
         return choice(turns, in_turns, by_piece), turns
 
     def _in_waves(self) -> Amount:

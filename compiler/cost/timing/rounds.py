@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from treadle.compiler.amounts import Amount, choice, is_any, most
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.kernel.warpgroups import (
@@ -23,6 +21,7 @@ from treadle.compiler.cost.kernel.warpgroups import (
 )
 from treadle.compiler.cost.levels.memory import Footprint, comes_in_turn, loads_ahead
 from treadle.compiler.cost.timing.between import Piece, clocks_of_ends, has_rest, mean_steps
+from treadle.compiler.cost.timing.line import clocks_of_line
 from treadle.compiler.cost.timing.units import busy_units, clocks_after
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import SUB_PARTITIONS
@@ -79,13 +78,7 @@ class Round:
 
     def clocks(self, warps: Amount) -> Amount:
         """A round of so many warps on one quarter: warps meet by chance, by mean value analysis."""
-        waiting = [0.0 for _ in self.stations]
-        total = 0.0
-        for n in range(1, int(np.max(warps)) + 1):
-            times = [demand * (1 + queue) for demand, queue in zip(self.stations, waiting, strict=True)]
-            found = self.fill + self.waits + sum(times)
-            total = choice(n <= warps, found, total)
-            waiting = [n * time / found for time in times]
+        total = clocks_of_line(self.stations, warps, self.fill + self.waits)
         orderly = most(self.fill + self.waits + sum(self.stations), self._busy(warps))
         return choice(self.orderly, orderly, most(total, self._busy(warps)))
 

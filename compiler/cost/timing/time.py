@@ -1,6 +1,7 @@
 """A time estimate: how long the units of the machine are busy (`units`), how long a warp takes and waits (`rounds`),
 and how blocks share the processors (`grid`). Over the whole launch the traffic of device memory and of L2 is a bound
-as well (`traffic`). An estimate, to choose by."""
+as well (`traffic`), of which, with the rates that last, neither hides all of the other (`tiles_in_flight`). An
+estimate, to choose by."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from treadle.compiler.amounts import Amount, choice, most
+from treadle.compiler.amounts import Amount, choice, is_any, most
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.kernel.warpgroups import takes_powers_first
 from treadle.compiler.cost.levels.memory import Footprint, footprint
 from treadle.compiler.cost.timing.clusters import L2_PORT, Shape, bytes_spared, cluster_of, shapes_of
 from treadle.compiler.cost.timing.grid import Grid
 from treadle.compiler.cost.timing.rounds import begin_clocks, round_of
+from treadle.compiler.cost.timing.tiles_in_flight import clocks_beside_memory, tiles_in_flight
 from treadle.compiler.cost.timing.traffic import traffic_clocks
 from treadle.compiler.cost.timing.turns import Made, bytes_in_turns, can_take_turns, together
 from treadle.compiler.cost.timing.units import block_clocks, busy_units
@@ -83,11 +85,15 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
     traffic = traffic_clocks(plan, machine, sizes, slots, turns, spared)
     if not plan.has_products:
         on_sms = grid.filled_by_others(on_sms, traffic["device memory"])
+    busy = most(on_sms, begin_clocks(machine) + most(*traffic.values()))
+    if machine.counts_queues:
+        busy = most(
+            busy, _in_line(grid, clocks, turns, traffic["device memory"], tiles_in_flight(plan, needs, at_a_time))
+        )
     units = {unit: used * blocks / machine.sms for unit, used in busy_units(clocks).items()} | traffic
-    total = most(on_sms, begin_clocks(machine) + most(*traffic.values()))
     in_us = {unit: _microseconds(used, machine) for unit, used in units.items()}
     return Timing(
-        _microseconds(choice(grid.resident > 0, total, inf), machine),
+        _microseconds(choice(grid.resident > 0, busy, inf), machine),
         in_us,
         needs,
         blocks,
@@ -95,6 +101,19 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | 
         turns,
         cluster,
     )
+
+
+def _in_line(grid: Grid, clocks: Mapping[str, Amount], turns: Amount, memory: Amount, tiles: Amount) -> Amount:
+    """Until all is done by processors and by device memory, which takes so long for that, with so many tiles on their
+    way between both; 0 if there are none. How long processors wait for memory follows from that, so that they are
+    asked how long they take where they do not."""
+    if not is_any(tiles):
+        return 0
+    fast = grid.machine.with_endless("device")
+    round_ = round_of(grid.plan, fast, grid.sizes, clocks, grid.needs, grid.powers_first)
+    on_sms, _ = replace(grid, machine=fast, round=round_).clocks(turns)
+    begin = begin_clocks(fast)
+    return begin + clocks_beside_memory(most(on_sms - begin, 0), memory, tiles)
 
 
 def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | None = None) -> Estimate | None:
