@@ -22,6 +22,7 @@ from treadle.compiler.source import make_context
 from treadle.compiler.synchronised import check_synchronised
 from treadle.compiler.universe import PASSES, loader
 from treadle.dialects.hierarchy.schedule import StepAttr
+from treadle.passes._decisions import Decision, Kernel, listening
 from treadle.passes._functions import watching
 
 MACHINE_OF_ARCH = {"sm_80": "a100", "sm_89": "l40s", "sm_90": "h100", "sm_90a": "h100"}
@@ -165,6 +166,8 @@ class PassRun:
     seconds: float
     changed: bool
     """Whether the module is another than before; always true where no observer compares."""
+    decisions: tuple[Decision, ...] = ()
+    """What it has decided of each kernel, one after another."""
 
     @property
     def name(self) -> str:
@@ -234,16 +237,21 @@ def _rewrite(
         if function.get_toplevel_object() is module:  # what a pass tries on a copy is no rewrite
             observer.after_rewrite(module)
 
+    def decided(kernel: Kernel, decision: Decision) -> None:
+        if kernel.get_toplevel_object() is module:
+            decisions.append(decision)
+
     for (spec, instance), verifies in zip(counted(passes, "passes"), verified, strict=True):
         observer.before_pass(spec, module)
+        decisions: list[Decision] = []
         start = perf_counter()
-        with watching(rewritten):
+        with watching(rewritten), listening(decided):
             _apply(instance, context, module)
         if verifies:
             _verify(instance, module)
         seconds = perf_counter() - start
         previous, text = text, str(module) if observer.compares else ""
-        runs.append(PassRun(spec, seconds, previous != text or not observer.compares))
+        runs.append(PassRun(spec, seconds, previous != text or not observer.compares, tuple(decisions)))
         observer.after_pass(runs[-1], module)
     return runs
 

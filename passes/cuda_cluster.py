@@ -20,7 +20,9 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import ALONG, MOST_IN_CLUSTER
 from treadle.dialects.cuda.tensor_maps import share_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._decisions import decide
 from treadle.passes._functions import function_of, launches_of_kernel
+from treadle.passes._levels import lowered_kernels
 from treadle.passes.grids.beside import beside
 from treadle.passes.grids.cluster_laws import ALIKE, Sides, Together, alike
 from treadle.passes.grids.cluster_shapes import DIVIDES, Shapes
@@ -122,11 +124,13 @@ class CudaClusterPass(ModulePass):
     """Blocks of a cluster, 1 for none, or how many along each axis of `along`; by default what the cost model finds."""
     along: tuple[str, ...] = ()
     """The axes of the grid along which a cluster may lie, one, or two for blocks along both; by default any."""
+    kernel: str = ""
+    """The one kernel that is concerned; by default all are."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         self._check()
         machine = machine_of(op)
-        for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
+        for kernel in lowered_kernels(op, self.kernel):
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
             if roles is None or len(launches) != 1 or kernel.cluster > 1 or (self.size and prod(self.size) == 1):
                 continue
@@ -152,6 +156,8 @@ class CudaClusterPass(ModulePass):
         shapes = Shapes(kernel, roles, launch, machine)
         shape = shapes.asked(self.size, self.along) if self.size else shapes.best(self.along)
         if shape is None:
+            if shapes.can_share(self.along):
+                decide(kernel, size=1)
             return []
         if isinstance(shape, Reason):
             return self._declined(subject, shape)
@@ -165,9 +171,12 @@ class CudaClusterPass(ModulePass):
         if not is_known and not self.size:
             told = ", ".join(str(count) for _, count in shape.sides)
             sizes = "its size" if len(shape.sides) == 1 else "their sizes"
+            decide(kernel, size=1)
             fact = f"how many pieces there are along {where} is known at launch only: make {sizes} static, or ask "
             return [StepAttr("decline cuda-cluster", subject, DIVIDES, f"{fact}for size={told}")]
         tiles = ", ".join(dict.fromkeys(f"%{load.ring.name_hint}" for load in loads))
+        sides = {place.name: count for place, count in shape.sides}
+        decide(kernel, size=tuple(sides.values()), along=tuple(sides))
         told = f"clusters of {shape.blocks} blocks along {where} bring the stages of {tiles} together"
         if not is_known:
             told += f", where {_dividing(shape)}; {subject} runs elsewhere"

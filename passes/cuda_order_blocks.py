@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.timing.tile_order import longest, section_of_grid
+from treadle.compiler.cost.timing.tile_order import Sharing, longest, section_of_grid
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._decisions import decide
 from treadle.passes._functions import function_of, launches_of_kernel
-from treadle.passes._levels import check_lowered
+from treadle.passes._levels import check_lowered, lowered_kernels
 from treadle.passes.grids.arithmetic import Arithmetic
 from treadle.passes.grids.coordinates import arguments_of, number_of_unit, split_of
-from treadle.passes.grids.sharing import numbers_of_host, sharing
-from treadle.passes.grids.tile_order import TileOrder
+from treadle.passes.grids.sharing import may_differ, numbers_of_host, sharing
+from treadle.passes.grids.tile_order import TileOrder, Told, check_section
 
 
+@dataclass(frozen=True)
 class CudaOrderBlocksPass(ModulePass):
     """Give the longest pieces to the blocks that begin first.
 
@@ -28,7 +32,7 @@ class CudaOrderBlocksPass(ModulePass):
     stay in the L2 cache, the last block ends 1 to 2 % after the mean instead of 6 to 15 %. Legal since groups are
     independent and the new numbers are a bijection of the old. Kernels whose pieces are alike, or are not known to
     differ, keep theirs, as do clusters, grids that the machine holds at once, and blocks that take several pieces
-    (`cuda-persist`).
+    (`cuda-persist`). By the options they come in that order, however many there are.
 
     Before:
     ```
@@ -105,34 +109,55 @@ class CudaOrderBlocksPass(ModulePass):
 
     name = "cuda-order-blocks"
 
+    section: int | None = None
+    """Rows of pieces that are taken together; by default what the cost model finds."""
+    longest: Told | None = None
+    """Which pieces of a row take longest, and so come first; by default what the copies of pieces tell."""
+    kernel: str = ""
+    """The one kernel that is concerned; by default all are."""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_lowered(op)
+        check_section(self.section)
         machine = machine_of(op)
-        for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
-            launches = launches_of_kernel(kernel)
-            if len(launches) == 1 and kernel.cluster == 1 and not _counts_blocks(kernel):
-                record(function_of(launches[0]).attributes, _try(kernel, launches[0], machine))
+        for kernel in lowered_kernels(op, self.kernel):
+            launches, unit = launches_of_kernel(kernel), number_of_unit(kernel)
+            if len(launches) != 1 or kernel.cluster > 1 or _counts_blocks(kernel):
+                continue
+            if isinstance(unit, cuda.BlockIndexOp):
+                record(function_of(launches[0]).attributes, self._try(kernel, unit, launches[0], machine))
+
+    def _try(
+        self, kernel: cuda.KernelOp, unit: cuda.BlockIndexOp, launch: cuda.LaunchOp, machine: Machine
+    ) -> list[StepAttr]:
+        of_host = numbers_of_host(function_of(launch))
+        pieces = of_host.get(launch.grid)
+        slots = machine.sms * (kernel.resident.data if kernel.resident is not None else 1)
+        shared = None if pieces is None else sharing(kernel, arguments_of(kernel, launch, of_host), pieces, slots)
+        order = self._order(shared, machine, is_worth_it=pieces is not None and pieces > slots)
+        if order.longest is not None or may_differ(kernel):
+            decide(kernel, section=order.section, longest=order.told)
+        if order.section == 1 and order.longest != "last":
+            return []
+        _number_anew(unit, order)
+        many = "" if pieces is None else f"{pieces:,} pieces, "
+        told = f"{many}{slots} at a time: in sections of {order.section} rows"
+        told += ", the longest first" if order.longest else ""
+        return [StepAttr("cuda-order-blocks", f"@{kernel.sym_name.data}", "groups are independent", told)]
+
+    def _order(self, shared: Sharing | None, machine: Machine, is_worth_it: bool) -> TileOrder:
+        """What is asked for; else the order of the grid as it is, but where pieces differ and there are many."""
+        first = self.longest
+        if first is None and shared is not None and (is_worth_it or self.section is not None):
+            first = longest(shared)
+        section = self.section
+        if section is None and shared is not None and first in ("first", "last"):
+            section = section_of_grid(shared, machine.levels["l2"].capacity)
+        return TileOrder(section or 1, None if first == "none" else first)
 
 
 def _counts_blocks(kernel: cuda.KernelOp) -> bool:
     return any(isinstance(op, cuda.GridSizeOp) for op in kernel.body.block.ops)
-
-
-def _try(kernel: cuda.KernelOp, launch: cuda.LaunchOp, machine: Machine) -> list[StepAttr]:
-    of_host = numbers_of_host(function_of(launch))
-    pieces, unit = of_host.get(launch.grid), number_of_unit(kernel)
-    slots = machine.sms * (kernel.resident.data if kernel.resident is not None else 1)
-    if pieces is None or pieces <= slots or not isinstance(unit, cuda.BlockIndexOp):
-        return []
-    shared = sharing(kernel, arguments_of(kernel, launch, of_host), pieces, slots)
-    if shared is None or (first := longest(shared)) is None:
-        return []
-    order = TileOrder(section_of_grid(shared, machine.levels["l2"].capacity), first)
-    if order.section == 1 and first == "first":
-        return []
-    _number_anew(unit, order)
-    fact = f"{pieces:,} pieces, {slots} at a time: in sections of {order.section} rows, the longest first"
-    return [StepAttr("cuda-order-blocks", f"@{kernel.sym_name.data}", "groups are independent", fact)]
 
 
 def _number_anew(unit: cuda.BlockIndexOp, order: TileOrder) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -19,12 +18,13 @@ from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import blocks_that_share, turns_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._decisions import decide
 from treadle.passes._functions import function_of, launches_of_kernel
-from treadle.passes._levels import check_lowered
+from treadle.passes._levels import check_lowered, lowered_kernels
 from treadle.passes.grids.coordinates import number_of_unit
 from treadle.passes.grids.persistent import Persistent, parts_for, why_not
 from treadle.passes.grids.sharing import numbers_of_host, sharing
-from treadle.passes.grids.tile_order import TileOrder
+from treadle.passes.grids.tile_order import TileOrder, Told, check_section
 from treadle.passes.warps.laws import Reason
 
 
@@ -136,13 +136,18 @@ class CudaPersistPass(ModulePass):
     section: int | None = None
     """Rows of pieces, or of clusters that lie along another axis than the last, that are taken together; by default
     what the cost model finds."""
-    longest: Literal["first", "last", "none"] | None = None
+    longest: Told | None = None
     """Which pieces of a row take longest, and so come first; by default what the copies of pieces tell."""
+    turns: bool | None = None
+    """Whether a block takes several pieces; by default as it was decided with the sizes, where that is known."""
+    kernel: str = ""
+    """The one kernel that is concerned; by default all are."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_lowered(op)
+        check_section(self.section)
         machine = machine_of(op)
-        for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
+        for kernel in lowered_kernels(op, self.kernel):
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
             if roles is None or len(launches) != 1:
                 continue
@@ -154,12 +159,12 @@ class CudaPersistPass(ModulePass):
         found = numbers_of_host(function_of(launch))
         pieces = found.get(launch.grid)
         limit, at_a_time = int(machine.shared_of_block(blocks_that_share(kernel))), _at_a_time(kernel, machine)
-        reason = why_not(kernel, roles, limit) or _too_few(pieces, kernel, machine) or _decided(kernel)
+        reason = why_not(kernel, roles, limit) or self._why_one_each(pieces, kernel, machine)
         if reason is not None:
             return StepAttr("decline cuda-persist", subject, reason.law, reason.fact)
-        assert pieces is not None
         arguments = zip(kernel.body.block.args, launch.arguments, strict=True)
         order = self._order(kernel, {arg: found[given] for arg, given in arguments if given in found}, pieces, machine)
+        decide(kernel, section=order.section, longest=order.told)
         stores = [op for op in roles.consumers.walk() if isinstance(op, cuda.TensorStoreOp)]
         parts = parts_for(kernel, stores, limit)
         assert parts is not None
@@ -168,17 +173,28 @@ class CudaPersistPass(ModulePass):
             raise InternalError(f"{subject}: {problems[0]}")
         _launch_fewer(launch, at_a_time)
         law = "groups are independent, and the turns of a ring count on from piece to piece"
-        told = f"{at_a_time} blocks for {pieces:,} pieces{_told(order, kernel)}"
+        many = "all" if pieces is None else f"{pieces:,}"
+        told = f"{at_a_time} blocks for {many} pieces{_told(order, kernel)}"
         return StepAttr("cuda-persist", subject, law, told + (f"; results leave in {parts} parts" if parts > 1 else ""))
+
+    def _why_one_each(self, pieces: int | None, kernel: cuda.KernelOp, machine: Machine) -> Reason | None:
+        """Why each piece is to have a block of its own, though blocks could take several."""
+        if self.turns is not None:
+            asked = Reason("each piece may have a block of its own", "so it was asked for: turns=false")
+            return None if self.turns else asked
+        reason = _too_few(pieces, kernel, machine) or _decided(kernel)
+        if turns_of(kernel) is None or pieces is None:
+            decide(kernel, turns=reason is None)
+        return reason
 
     def _order(
         self,
         kernel: cuda.KernelOp,
         arguments: dict[SSAValue, int],
-        pieces: int,
+        pieces: int | None,
         machine: Machine,
     ) -> TileOrder:
-        shared = sharing(kernel, arguments, pieces, _at_a_time(kernel, machine))
+        shared = None if pieces is None else sharing(kernel, arguments, pieces, _at_a_time(kernel, machine))
         section, first = self.section, self.longest
         if shared is not None:
             section = best_section(shared, machine.levels["l2"].capacity) if section is None else section

@@ -15,8 +15,9 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._decisions import decide
 from treadle.passes._functions import function_of, launches_of_kernel
-from treadle.passes._levels import check_lowered
+from treadle.passes._levels import check_lowered, lowered_kernels
 from treadle.passes.warps.laws import Reason
 from treadle.passes.warps.ping_pong import Runs, bracket, runs_of, take_turns
 
@@ -124,13 +125,15 @@ class CudaPingPongPass(ModulePass):
 
     turns: bool | None = None
     """Whether warpgroups take turns; by default where the schedule of a step says that it pays."""
+    kernel: str = ""
+    """The one kernel that is concerned; by default all are."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_lowered(op)
         if self.turns is False:
             return
         machine = machine_of(op)
-        for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
+        for kernel in lowered_kernels(op, self.kernel):
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
             if roles is None or not launches or roles.consumer_groups.data < 2:
                 continue
@@ -148,6 +151,9 @@ class CudaPingPongPass(ModulePass):
         groups = roles.consumer_groups.data
         clocks = [turns_of(each.loop, groups, machine) for each in chosen]
         told = f"a step of {groups} warpgroups: {', or '.join(dict.fromkeys(map(str, clocks)))}"
+        pays = {found.pays for found in clocks}
+        if len(pays) == 1 and self.turns is None:
+            decide(kernel, turns=pays.pop())
         chosen = [each for each, found in zip(chosen, clocks, strict=True) if self.turns or found.pays]
         if not chosen:
             return StepAttr("decline cuda-ping-pong", subject, "taking turns saves a twentieth of a step", told)

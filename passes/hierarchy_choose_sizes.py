@@ -21,6 +21,7 @@ from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.dialects.hierarchy.schedule import UNDECIDED
+from treadle.passes._decisions import decide
 from treadle.passes._functions import note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_as_called
@@ -128,6 +129,14 @@ class HierarchyChooseSizesPass(ModulePass):
         )
 
 
+def _options(schedule: ScheduleAttr) -> dict[str, str | int | None]:
+    """All sizes of a schedule, as the pass takes them."""
+    parts = {"group": schedule.group, "stream": schedule.stream, "warps": schedule.warps, "cluster": schedule.cluster}
+    texts = {key: ",".join(f"{axis}={size}" for axis, size in part.as_dict().items()) for key, part in parts.items()}
+    turns = None if schedule.turns.data == UNDECIDED else schedule.turns.data
+    return {key: text or None for key, text in texts.items()} | {"left": schedule.left.data or None, "turns": turns}
+
+
 def _axes(key: str, schedule: ScheduleAttr) -> Collection[str]:
     """The axes of a schedule of which an option may say something."""
     if key == "warps":
@@ -168,6 +177,7 @@ def _decide(kernel: KernelOp, schedule: ScheduleAttr, stated: ScheduleAttr, mach
     choice = choice_for(kernel, stated, machine)
     function = _function_of(kernel)
     kernel.schedule = _schedule(choice, stated)
+    decide(kernel, **_options(kernel.schedule))
     if function is not None:
         note(function, "choose sizes", f"@{kernel.kernel_name.data}", "cost model", choice.reason)
 

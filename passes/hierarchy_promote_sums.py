@@ -18,6 +18,7 @@ from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.cuda.sums import EVERY
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp
+from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes.kernels.promotion import LAW, STEP, Reason, is_worth_it, lost, why_not_needed
@@ -123,6 +124,7 @@ class HierarchyPromoteSumsPass(ModulePass):
                 note(function, f"decline {PASS}", f"{_at(kernel)} along {axis}", problem.law, problem.fact)
             return
         kernel.properties["schedule"] = kernel.schedule.but(promote={axis: self.every})
+        decide(kernel, axis=axis, every=self.every)
         for op in sums:
             note(function, PASS, f"{label(op.result)} of {_at(kernel)} along {axis}", LAW, lost(op, axis, self.every))
 

@@ -17,6 +17,7 @@ from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
 
@@ -111,6 +112,8 @@ def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str, size: int) -> 
     size = size or _smallest(held, depth_of_instruction(deepest))
     if (problem := _why_not_of(size, held, deepest)) is not None:
         raise Refusal(deepest, f"axis '{axis}' of {_at(kernel)} cannot be walked in pieces of {size}: {problem}")
+    if schedule.subloop.as_dict().get(axis) != size:
+        decide(kernel, axis=axis, size=size)
     kernel.properties["schedule"] = schedule.but(subloop={**schedule.subloop.as_dict(), axis: size})
     for product in products:
         subject = f"{label(product.result)} of {_at(kernel)} along {axis}"

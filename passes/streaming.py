@@ -14,6 +14,7 @@ from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
+from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes.expressions.scalars import spell
@@ -112,7 +113,9 @@ class StreamingPass(ModulePass):
                 raise Refusal(kernel, f"{_at(kernel)}: its schedule holds axis '{self.axis}' whole")
             return
         # A piece that the schedule states is kept.
-        kernel.properties["schedule"] = old.but(stream={axis: old.stream.as_dict().get(axis, UNDECIDED)})
+        kernel.properties["schedule"] = new = old.but(stream={axis: old.stream.as_dict().get(axis, UNDECIDED)})
+        if new != old:
+            decide(kernel, axis=axis)
         plan = StreamPlan(part, axis, repairs)
         _note_laws(function, kernel, plan)
         # A later stream makes its powers for itself.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from textwrap import fill
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.arg_spec import ArgSpec, ParameterListType
 
 from treadle.compiler.derivation.costs import moved_bytes
 from treadle.compiler.derivation.story import REFUSALS
 from treadle.compiler.pipeline import Observer, PassRun
+from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr, StepAttr, derivation_of
+from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of
 from treadle.passes._functions import functions
 
 WIDTH = 118
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,16 @@ class Recorder(Observer):
     entries: list[Entry] = field(default_factory=list[Entry])
     _known: set[StepAttr] = field(default_factory=set[StepAttr])
     _before: int | None = None
-    _schedules: Mapping[str, ScheduleAttr] = field(default_factory=dict[str, ScheduleAttr])
 
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
         self._before = _cost(module, self.sizes)
-        self._schedules = {kernel.kernel_name.data: kernel.schedule for kernel in _kernels(module) if kernel.schedule}
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         steps = [step for function in functions(module) for step in derivation_of(function.attributes)]
         new = tuple(step for step in steps if step not in self._known)
         self._known |= set(new)
         after = _cost(module, self.sizes)
-        *first, last = _decided(run.spec, module, self._schedules)
+        *first, last = _decided(run, module)
         self.entries += [Entry(spec, (), None, None) for spec in first]
         self.entries.append(Entry(last, new, self._before, after))
 
@@ -64,54 +65,48 @@ def _cost(module: ModuleOp, sizes: Mapping[str, int]) -> int | None:
     return None if lowered else moved_bytes(module, sizes)
 
 
-def _kernels(module: ModuleOp) -> list[KernelOp]:
-    return [op for op in module.walk() if isinstance(op, KernelOp)]
+def _kernels(module: ModuleOp) -> list[KernelOp | cuda.KernelOp]:
+    return [op for op in module.walk() if isinstance(op, KernelOp | cuda.KernelOp)]
 
 
-def _decided(spec: ArgSpec, module: ModuleOp, before: Mapping[str, ScheduleAttr]) -> list[str]:
-    """The pass once for each kernel whose schedule it has changed, with what it has decided there as options: what
-    earlier lines decided is theirs to say. The kernel is named only where there are several, so that a derivation fits
-    other programs with the same axes."""
+def _decided(run: PassRun, module: ModuleOp) -> list[str]:
+    """The pass with what it has decided as options, beside those that it was given. The kernel is named only where
+    there are several, so that a derivation fits other programs with the same axes: of a lowered program, where the pass
+    has decided differently of them."""
+    options = [decision.options for decision in run.decisions]
+    if not options:
+        return [str(run.spec)]
     kernels = _kernels(module)
-    lines: list[str] = []
-    for kernel in kernels:
-        own = kernel.kernel_name.data
-        name = f"kernel={own} " if len(kernels) > 1 else ""
-        if kernel.schedule is None or kernel.schedule == before.get(own):
-            continue
-        for options in _options(spec.name, kernel.schedule, before.get(own)):
-            lines.append(f"{spec.name}{{{name}{options}}}" if name or options else spec.name)
-    return lines or [str(spec)]
+    is_several = sum(isinstance(op, KernelOp) for op in kernels) > 1
+    named = is_several or any(each != options[0] for each in options)
+    given = _but(run.spec.normalize_parameter_names().parameters, () if len(kernels) > 1 else ("kernel",))
+    lines = [
+        _spelt(run.name, ({"kernel": (each.kernel,)} if named else {}) | dict(each.options) | _but(given, each.options))
+        for each in run.decisions
+    ]
+    return list(dict.fromkeys(lines))
 
 
-def _options(name: str, schedule: ScheduleAttr, before: ScheduleAttr | None) -> list[str]:
-    """What a pass has decided for a kernel, once for each time that it has to be asked; nothing where it decides
-    nothing that an option says."""
-    if name == "streaming":
-        return [f"axis={axis}" for axis in schedule.stream.as_dict()]
-    if name == "hierarchy-choose-sizes":
-        return [" ".join(_sizes(schedule))]
-    if name == "hierarchy-promote-sums":
-        promoted = schedule.promote.as_dict().items()
-        return [f"axis={axis} every={size}" for axis, size in promoted]
-    if name == "hierarchy-subloop":
-        walked = before.subloop.as_dict() if before is not None else {}
-        pieces = schedule.subloop.as_dict().items()
-        return [f"axis={axis} size={size}" for axis, size in pieces if walked.get(axis) != size]
-    return []
+def _but(given: Mapping[str, ParameterListType], decided: Collection[str]) -> dict[str, ParameterListType]:
+    return {name: values for name, values in given.items() if name not in decided}
 
 
-def _sizes(schedule: ScheduleAttr) -> Iterator[str]:
-    parts = {"group": schedule.group, "stream": schedule.stream, "warps": schedule.warps, "cluster": schedule.cluster}
-    yield from (f'{key}="{_spell(part.as_dict())}"' for key, part in parts.items() if part.as_dict())
-    if schedule.left.data:
-        yield f"left={schedule.left.data}"
-    if schedule.turns.data != UNDECIDED:
-        yield f"turns={schedule.turns.data}"
+def _spelt(name: str, options: Mapping[str, ParameterListType]) -> str:
+    """`streaming{axis=x}`"""
+    told = " ".join(
+        f"{key.replace('_', '-')}={','.join(map(_value, values))}" if values else key.replace("_", "-")
+        for key, values in options.items()
+    )
+    return f"{name}{{{told}}}" if told else name
 
 
-def _spell(sizes: Mapping[str, int]) -> str:
-    return ",".join(f"{axis}={size}" for axis, size in sizes.items())
+def _value(value: str | int | float | bool) -> str:
+    """A text in quotes, unless it is a word, which no number or truth is."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and (value in ("true", "false") or not WORD.fullmatch(value)):
+        return f'"{value}"'
+    return str(value)
 
 
 def _lines(title: str, sizes: Mapping[str, int], entries: list[Entry]) -> Iterator[str]:

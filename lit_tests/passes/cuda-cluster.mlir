@@ -2,6 +2,7 @@
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{size=2 along="m"}' --split-input-file %s | filecheck %s --check-prefix=ROWS
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{size=2,2 along="m","n"}' --split-input-file %s | filecheck %s --check-prefix=BOTH
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster' --split-input-file %s | filecheck %s --check-prefix=MODEL
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{kernel=uneven size=2}' --split-input-file --verify-diagnostics %s | filecheck %s --check-prefix=ONE
 
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
 !B = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[n, k], level = device>>
@@ -99,6 +100,8 @@
 // BOTH-SAME: "clusters of 4 blocks along %m0 and %column bring the stages of %A_ring, %B_ring together, where the pieces divide by 2 along %m0 and 2 along %column; @product runs elsewhere"
 
 // Unasked, this product of one turn is worth no waiting for each other.
+
+// ONE: there is no kernel @uneven (kernels are @product)
 
 // MODEL-LABEL: cuda.kernel @product
 // MODEL-NOT: cluster

@@ -1,4 +1,5 @@
 // RUN: xdsl-opt -p 'set-machine{name=a100},cuda-order-blocks' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=a100},cuda-order-blocks{kernel=few section=1 longest=last},cuda-order-blocks{kernel=even section=8 longest=none}' %s | filecheck %s --check-prefix=ASKED
 
 !A = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[k, d], level = device>>
 !As = memref<64x64xf16, #diagram.array<[k, d], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64>>>
@@ -33,6 +34,23 @@ cuda.kernel @growing (%A: !A) threads 128 shared 8192 {
     cuda.copy %A[%from, %zero] into %A_shared : !A, !As
   }
 }
+
+// What is asked for is done, however many pieces there are, and of the kernel that is named alone.
+
+// ASKED-LABEL: cuda.kernel @growing
+// ASKED-NOT: cuda.grid_size
+// ASKED-LABEL: cuda.kernel @even
+// ASKED: %pieces = cuda.grid_size
+// ASKED-NEXT: %[[together:[0-9]+]] = arith.constant 8 : index
+// ASKED-NOT: arith.subi %columns
+// ASKED: %column = arith.remui %piece, %columns : index
+// ASKED-LABEL: func.func @host
+// ASKED-SAME: "16,000 pieces, 108 at a time: in sections of 8 rows">
+// ASKED-LABEL: cuda.kernel @few
+// ASKED: %pieces = cuda.grid_size
+// ASKED: %[[last:[0-9]+]] = arith.subi %pieces, %{{[0-9]+}} : index
+// ASKED-NEXT: arith.subi %[[last]], %{{[0-9]+}} : index
+// ASKED: "108 pieces, 108 at a time: in sections of 1 rows, the longest first">
 
 // Pieces that are alike keep their numbers.
 

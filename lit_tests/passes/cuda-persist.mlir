@@ -1,6 +1,7 @@
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist' %s | filecheck %s
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist{section=8 longest=none}' %s | filecheck %s --check-prefix=ORDER
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist{section=8 longest=last}' %s | filecheck %s --check-prefix=UNEVEN
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist{kernel=apart turns=true},cuda-persist{kernel=beside turns=false}' %s | filecheck %s --check-prefix=ASKED
 
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
 !A_map = !cuda.tensor_map<[64, 64], !A>
@@ -172,6 +173,15 @@ cuda.kernel @apart (%A_map: !A_map) threads 256 shared 0 attributes {turns = #bu
   } consumers 1 {
   }
 }
+
+// What is asked for of a kernel comes before what was decided with the sizes; others stay.
+
+// ASKED-LABEL: cuda.kernel @stream
+// ASKED-NOT: cuda.grid_size
+// ASKED-LABEL: cuda.kernel @apart
+// ASKED: scf.for %number = %block to %pieces step %blocks
+// ASKED: #hierarchy.step<"cuda-persist", "@apart", {{.*}}, "132 blocks for 400 pieces">
+// ASKED-SAME: #hierarchy.step<"decline cuda-persist", "@beside", "each piece may have a block of its own", "so it was asked for: turns=false">
 
 func.func @host(%A: !A) {
   %many = arith.constant 400 : index

@@ -1,6 +1,7 @@
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-ping-pong' %s | filecheck %s
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-ping-pong{turns=false}' %s | filecheck %s --check-prefix=NEVER
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-ping-pong{turns=true}' %s | filecheck %s --check-prefix=ALWAYS
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-ping-pong{kernel=little turns=true}' %s | filecheck %s --check-prefix=ONE
 
 #scores = #cuda.layout<register = [x:8:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:8:16]>
 #sums = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:8:16]>
@@ -11,6 +12,13 @@
 !p = tensor<128x64xf16, #diagram.array<[q, x], level = register, layout = #cuda.layout<register = [x:4:16, x:2:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:8:16]>>>
 !V = memref<64x64xf16, #diagram.array<[x, e], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
 !o = tensor<128x64xf32, #diagram.array<[q, e], level = register, layout = #cuda.layout<register = [e:8:8, q:2:8, e:2:1], lane = [q:8:1, e:4:2], warp = [q:8:16]>>>
+
+// ONE-LABEL: cuda.kernel @sums
+// ONE-NOT: cuda.order_
+// ONE-LABEL: cuda.kernel @little
+// ONE: cuda.order_begin
+// ONE-LABEL: cuda.kernel @products
+// ONE-NOT: cuda.order_
 
 // NEVER-NOT: cuda.order_
 // NEVER-NOT: cuda-ping-pong

@@ -85,6 +85,11 @@ class Shapes:
         known = [place for place in able if self.pieces(place) is not None]
         return self._best_along(known) or self._best_along(able)
 
+    def can_share(self, along: Sequence[str]) -> bool:
+        """Whether blocks that differ along one of these axes read anything alike, however many there are."""
+        shapes = [Shape(((place, 2),)) for place in self._named(along)]
+        return any(not isinstance(alike(self.kernel, self.roles, shape), Reason) for shape in shapes)
+
     def _best_along(self, places: Sequence[Coordinate]) -> Sides | None:
         shapes = shapes_along(places)
         if not shapes or self._piece is None:

@@ -103,6 +103,15 @@ def sharing(kernel: cuda.KernelOp, arguments: Numbers, pieces: int, slots: int) 
     return Sharing(max(rows, 1), max(slots // blocks, 1), by_row, by_column, of_pieces)
 
 
+def may_differ(kernel: cuda.KernelOp) -> bool:
+    """Whether it depends on the number of a piece how often it copies, at any sizes."""
+    unit = number_of_unit(kernel)
+    numbers = set[SSAValue]() if unit is None else depending(kernel.body.block, unit.result)
+    around = [op for op in kernel.walk() if isinstance(op, scf.ForOp | scf.IfOp)]
+    bounds = {op: [op.cond] if isinstance(op, scf.IfOp) else [op.lb, op.ub, op.step] for op in around}
+    return any(not numbers.isdisjoint(of) and _copies(op) for op, of in bounds.items())
+
+
 def _bytes(op: Copy) -> int:
     return (
         op.bytes

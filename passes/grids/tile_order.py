@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import PassFailedException
 
 from treadle.passes.grids.arithmetic import Arithmetic
 from treadle.passes.grids.serpentine import Serpentine
 
 Longest: TypeAlias = Literal["first", "last"]
 """Which pieces of a row take longest."""
+Told: TypeAlias = Literal["first", "last", "none"]
+"""The same as an option says it: `none` where all are alike, or are to be taken as if they were."""
+
+
+def check_section(section: int | None) -> None:
+    """Refuse an option that says how many rows are taken together."""
+    if section is not None and section < 1:
+        raise PassFailedException(f"section is {section}; a section has 1 row of pieces or more")
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,10 @@ class TileOrder:
     section: int
     longest: Longest | None = None
     cluster: int = 1
+
+    @property
+    def told(self) -> Told:
+        return self.longest or "none"
 
     @property
     def is_plain(self) -> bool:
