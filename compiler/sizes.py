@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.numerals import whole_number
+from treadle.compiler.told_sizes import check_told, told_sizes
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, size_text, sizes_of
 from treadle.dialects.diagram.collapse import Regrouping
 
@@ -91,21 +92,29 @@ UNKNOWN_SIZE = 1024
 
 def default_sizes(function: FuncOp) -> dict[str, int]:
     """The attribute `sizes` of a program: defaults of its symbolic axes, and what they say of axes that stand for
-    several."""
-    defaults = function.attributes.get("sizes")
-    known = defaults.as_dict() if isinstance(defaults, SizesAttr) else {}
+    several. Where reads tell the size of an axis from others, these say what its default is."""
+    known = _stated(function)
+    known |= {axis: told.size for axis, told in told_sizes(function, known).items() if axis in known}
     for op in function.body.block.ops if function.body.blocks else ():
         if isinstance(op, Regrouping) and sizes_of(op.together.type)[op.whole] == DYNAMIC:
             known |= op.fitting(known)
     return known
 
 
+def _stated(function: FuncOp) -> dict[str, int]:
+    defaults = function.attributes.get("sizes")
+    return defaults.as_dict() if isinstance(defaults, SizesAttr) else {}
+
+
 def set_default_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
-    """Optimise for these sizes; the types stay symbolic, so that a kernel still takes any."""
+    """Optimise for these sizes; the types stay symbolic, so that a kernel still takes any (TreadleError for a size
+    that a read tells otherwise)."""
+    check_told(function, given, default_sizes(function))
     axes = axes_of_function(function)
     symbolic = {axis: size for axis, size in given.items() if axes[axis] == DYNAMIC}
     if symbolic:
         function.attributes["sizes"] = SizesAttr({**default_sizes(function), **symbolic})
+        function.attributes["sizes"] = SizesAttr(default_sizes(function))
 
 
 def check_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
@@ -126,9 +135,10 @@ def check_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
 
 
 def check_defaults(function: FuncOp) -> None:
-    """Refuse an attribute `sizes` that names an unknown axis or contradicts the types (Refusal)."""
+    """Refuse an attribute `sizes` that names an unknown axis, or contradicts the types or a read (Refusal,
+    TreadleError)."""
     axes = axes_of_function(function)
-    for axis, size in default_sizes(function).items():
+    for axis, size in _stated(function).items():
         if axis not in axes:
             raise Refusal(function, f"'sizes' names axis '{axis}', which no array of the program has")
         if axes[axis] not in (DYNAMIC, size):
@@ -136,6 +146,7 @@ def check_defaults(function: FuncOp) -> None:
                 function,
                 f"'sizes' gives axis '{axis}' the size {size}, but its size is {axes[axis]} in the types",
             )
+    check_told(function, _stated(function), {})
 
 
 def _types_of(function: FuncOp) -> Iterable[Attribute]:

@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import at
-from treadle.compiler.sizes import sizes_of_whole_arrays
-from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, axes_of, format_of, is_array, sizes_of
+from treadle.compiler.sizes import default_sizes, sizes_of_whole_arrays
+from treadle.compiler.told_sizes import check_told, told_sizes
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.runtime.formats import DTYPES, held, numpy_dtype, rounded
 
@@ -27,13 +28,15 @@ SMALL_INTEGERS = (-8, 9)
 def axis_sizes(function: func.FuncOp, given: Mapping[str, int]) -> dict[str, int]:
     """The size of every axis of a function: static, else as given, else its default in the file.
 
-    TreadleError for an axis that the function does not have, a static axis given another size, and an axis
-    without a size."""
+    TreadleError for an axis that the function does not have, a static axis given another size, one to which a read
+    gives another, and an axis without a size."""
     declared = sizes_of_whole_arrays(function)
     for axis, size in given.items():
         _check_given(function, declared, axis, size)
     static = {axis: size for axis, size in declared.items() if size != DYNAMIC}
     known = {**_defaults(function, declared), **given, **static}
+    check_told(function, given, known)
+    known |= {axis: told.size for axis, told in told_sizes(function, known).items()}
     known = with_fitting(function.body.block, known) if function.body.blocks else known
     if missing := [axis for axis in declared if axis not in known]:
         raise at(function, _without_sizes(missing))
@@ -50,8 +53,7 @@ def _without_sizes(axes: Sequence[str]) -> str:
 
 
 def _defaults(function: func.FuncOp, declared: Mapping[str, int]) -> dict[str, int]:
-    sizes = function.attributes.get("sizes")
-    defaults = sizes.as_dict() if isinstance(sizes, SizesAttr) else {}
+    defaults = default_sizes(function)
     for axis, size in defaults.items():
         if declared.get(axis, DYNAMIC) not in (DYNAMIC, size):
             raise at(function, f"the default of axis '{axis}' is {size}, but its types say {declared[axis]}")

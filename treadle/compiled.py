@@ -354,13 +354,16 @@ def _explained(diagram: str, hierarchy: str, sizes: tuple[tuple[str, int], ...])
 def _check_open(diagram: str, sizes: Mapping[str, int]) -> None:
     """(TreadleError for a size that a program does not leave open)"""
     from treadle.compiler.errors import Refusal, describe
-    from treadle.compiler.sizes import check_sizes
+    from treadle.compiler.sizes import check_sizes, default_sizes
     from treadle.compiler.source import parse_module
+    from treadle.compiler.told_sizes import check_told
     from treadle.runtime.interpreter import entry_function
 
     module = parse_module(diagram, "kernel.diagram")
     try:
-        check_sizes(entry_function(module), sizes)
+        function = entry_function(module)
+        check_sizes(function, sizes)
+        check_told(function, sizes, default_sizes(function))
     except Refusal as error:
         raise describe(error, module) from error
 

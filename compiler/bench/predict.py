@@ -18,6 +18,7 @@ from treadle.compiler.machines import Machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_sizes
 from treadle.compiler.source import load_module, only_function
+from treadle.compiler.told_sizes import told_axes
 from treadle.dialects.diagram.array import DYNAMIC
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
@@ -87,10 +88,11 @@ class Row:
 
 
 def sizes_of(file: Path) -> Iterator[dict[str, int]]:
-    """Every length for every long symbolic axis together."""
+    """Every length for every long symbolic axis together, but for those to which reads give one."""
     function = only_function(load_module(file), str(file))
     known = default_sizes(function)
-    symbolic = [axis for axis, size in axes_of_function(function).items() if size == DYNAMIC]
+    told = told_axes(function)
+    symbolic = [axis for axis, size in axes_of_function(function).items() if size == DYNAMIC and axis not in told]
     for length in LENGTHS:
         yield {axis: length if known.get(axis, length) > FEW else known[axis] for axis in symbolic}
 

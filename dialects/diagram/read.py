@@ -194,6 +194,11 @@ class ReadOp(DiagramOperation):
         of_entries = [found[along] * divisor for along, divisor in self.entries_along(axis) if along in found]
         return fits or steps or of_entries
 
+    def limits_of(self, axis: str) -> list[str]:
+        """The axes of the operand, else of arrays of entries, that say how large an axis may be."""
+        limits = [along for along, form in self.forms.items() if self.is_limit(axis, form)]
+        return limits or [along for along, _ in self.entries_along(axis)]
+
     def takes_size(self, axis: str) -> bool:
         """Whether the entries alone say how large an axis is."""
         return bool(self.entries_along(axis)) and not any(self.is_limit(axis, form) for form in self.forms.values())

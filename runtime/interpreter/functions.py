@@ -23,7 +23,8 @@ from xdsl.interpreter import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import at
-from treadle.compiler.sizes import sizes_of_whole_arrays
+from treadle.compiler.sizes import default_sizes, sizes_of_whole_arrays
+from treadle.compiler.told_sizes import check_told, told_axes, told_sizes
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.collapse import Regrouping
@@ -86,7 +87,8 @@ ScalarFunctions: type[SessionFunctions] = register_impls(
 
 @register_impls
 class FuncFunctions(SessionFunctions):
-    """A function starts with sizes of its own: those of its arguments, then what its types say, then its defaults."""
+    """A function starts with sizes of its own: those of its arguments, what its types say, and what its reads tell from
+    these, as a launch has them; only of other axes does it take sizes that are given, then its defaults."""
 
     @impl_callable(func.FuncOp)
     def call_func(self, interpreter: Interpreter, op: func.FuncOp, args: PythonValues) -> PythonValues:
@@ -95,14 +97,15 @@ class FuncFunctions(SessionFunctions):
         scope = Scope()
         for type, value in zip(op.function_type.inputs, args, strict=True):
             scope.learn(type, array_of(value).numbers.value.shape)
-        for axis, size in self.session.scope.whole.items():
-            scope.whole.setdefault(axis, size)
+        given = self.session.scope.whole
         for axis, size in sizes_of_whole_arrays(op).items():
             if size != DYNAMIC:  # positions, say, are made of nothing: no argument may have their axis
                 scope.whole.setdefault(axis, size)
-        sizes = op.attributes.get("sizes")
-        if isinstance(sizes, diagram.SizesAttr):
-            for axis, size in sizes.as_dict().items():
+        check_told(op, given, scope.whole)
+        scope.whole |= {axis: each.size for axis, each in told_sizes(op, scope.whole).items()}
+        told = told_axes(op)
+        for axis, size in {**default_sizes(op), **given}.items():
+            if axis not in told:  # which a read tells when it runs, if nothing has told it yet
                 scope.whole.setdefault(axis, size)
 
         def run(values: PythonValues) -> PythonValues:
