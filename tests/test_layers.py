@@ -17,6 +17,7 @@ ALLOWED = {
         "compiler.errors",
         "compiler.laws",
         "compiler.sizes",
+        "compiler.told_sizes",
         "dialects",
         "runtime",
     },
