@@ -309,7 +309,7 @@ def masked(name: str) -> Road:
     return made
 
 
-def tests_of(loop: scf.ForOp) -> int:
+def count_tests(loop: scf.ForOp) -> int:
     """Bounds of masks and comparisons of integers, element by element, in a turn."""
     ops = list(loop.walk())
     compared = [op for op in ops if isinstance(op, arith.CmpiOp) and isinstance(op.parent_op(), MapOp)]
@@ -324,8 +324,8 @@ def test_turns_with_more_tests_than_others_keep_their_order(name: str) -> None:
     loops = [op for each in consumers for op in each.walk() if isinstance(op, scf.ForOp)]
     loops = [loop for loop in loops if any(isinstance(op, cuda.WarpgroupProductOp) for op in loop.walk())]
     first = [loop for loop in loops if any(isinstance(op, cuda.ExceedsOp) for op in loop.walk())]
-    assert len({tests_of(loop) for loop in loops}) > 1
-    assert {tests_of(loop) for loop in first} == {min(tests_of(loop) for loop in loops)}
+    assert len({count_tests(loop) for loop in loops}) > 1
+    assert {count_tests(loop) for loop in first} == {min(count_tests(loop) for loop in loops)}
 
 
 @pytest.mark.parametrize("name", MASKS)
