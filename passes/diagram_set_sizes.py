@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.errors import Refusal, TreadleError
+from treadle.compiler.errors import Refusal, TreadleError, failing_operation
 from treadle.compiler.sizes import check_sizes, default_sizes, parse_sizes
 from treadle.dialects.diagram.array import ArrayType, BufferType, SizesAttr, is_array, sizes_of
 from treadle.passes._functions import functions, note
@@ -24,7 +24,7 @@ from treadle.passes._functions import functions, note
 class DiagramSetSizesPass(ModulePass):
     """Make symbolic axes static in every type, so that a kernel is made for these sizes alone. Legal: one size
     for an axis is one program among those that the symbolic one stands for; an axis that has another size
-    already is refused.
+    already is refused, and so are sizes that no operation can have together.
 
     Before, with `diagram-set-sizes{sizes="n=64"}`:
 
@@ -91,9 +91,19 @@ def _make_static(function: FuncOp, given: Mapping[str, int]) -> None:
         [_sized(type, given) for type in function.function_type.inputs],
         [_sized(type, given) for type in function.function_type.outputs],
     )
+    _check_fit(function, given)
     for axis, size in given.items():
         note(function, DiagramSetSizesPass.name, axis, "instance of a symbolic program", f"{axis} = {size}")
     _set_defaults(function, {a: size for a, size in default_sizes(function).items() if a not in given})
+
+
+def _check_fit(function: FuncOp, given: Mapping[str, int]) -> None:
+    """Refuse sizes that contradict each other or those of the program, as of an array and of windows behind its end
+    (Refusal)."""
+    if (failing := failing_operation(function)) is not None:
+        operation, problem = failing
+        sizes = ", ".join(f"{axis} = {size}" for axis, size in given.items())
+        raise Refusal(operation, f"it cannot have {sizes}: {' '.join(problem.split())}; give other sizes")
 
 
 def _retype(value: SSAValue, given: Mapping[str, int]) -> None:

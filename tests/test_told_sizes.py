@@ -105,6 +105,31 @@ def test_windows_end_where_their_array_does(capsys: pytest.CaptureFixture[str]) 
     assert "or write 20 in place" in refused(capsys, "run", "p.mlir", "--size", "t=20")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (
+            {"t": 50, "l": 20},
+            "it cannot have t = 50, l = 20: it reads up to 53 along 'l', which has 20; give other sizes",
+        ),
+        ({"t": 50}, "it cannot have t = 50: it reads up to 53 along 'l', which has 20; give other sizes"),
+    ],
+)
+def test_a_kernel_for_windows_behind_the_end_is_refused(sizes: dict[str, int], message: str) -> None:
+    """Where `l` is static by the types, too."""
+    text = (
+        WINDOWS
+        if "l" in sizes
+        else WINDOWS.replace("?x?x32xf16, #diagram.array<[b, l, c]>", "?x20x32xf16, #diagram.array<[b, l, c]>").replace(
+            "l = 204, ", ""
+        )
+    )
+    with pytest.raises(TreadleError) as raised:
+        treadle.compile(text, sizes=sizes, cache=False)
+    assert type(raised.value) is TreadleError
+    assert f"'diagram.read' %windows: {message}" in str(raised.value)
+
+
 def test_pages_are_refused_where_the_table_ends(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "run", written(PAGED), "--size", "q=200", "--size", "x=300", "--machine", "h100")
     assert "axis 'x' cannot have 300 elements" in said
