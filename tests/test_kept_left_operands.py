@@ -194,6 +194,16 @@ def test_the_model_counts_what_is_kept(name: str) -> None:
     assert _operands(found) == _operands(expanded)
 
 
+@pytest.mark.parametrize("width", [24, 40, 72])
+def test_a_depth_that_is_no_multiple_is_for_single_warps(width: int) -> None:
+    """The model, which chooses the sizes, knows that as well as what makes the roles."""
+    text = programs.attention(width, MANY)
+    for last in (LAST_DECORATING_PASS, "hierarchy-expand-streams"):
+        assert plan(text, last).suits_warpgroups
+        assert not plan(text, last, left="registers").suits_warpgroups
+    assert not list(roles_of(text, left="registers"))
+
+
 def test_steps_read_less_and_threads_hold_more() -> None:
     text = programs.example("attention_mixed", MANY)
     kept, again = (plan(text, left=left, group="q=128", stream="x=64") for left in ("registers", "shared"))

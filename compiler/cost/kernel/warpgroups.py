@@ -3,11 +3,12 @@ sm_90 on: as `passes/warp_specialization.py` decides it from the lowered kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
+from treadle.compiler.cost.kernel.issue import depth_of_instruction
 from treadle.compiler.cost.kernel.operands import left_operand, stays_in_registers
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.kernel.roles import contractions_of
@@ -47,6 +48,15 @@ def can_be_of_warpgroups(kernel: KernelOp, row: str | None) -> bool:
         and bool(products)
         and all(_has_columns(kernel, op, row) for op in products)
         and all(_serves(op, operand, row) for op in products for operand in (op.lhs, op.rhs))
+    )
+
+
+def keeps_a_rest(products: Iterable[tuple[ContractOp, str]]) -> bool:
+    """Whether a product would keep its left operand (`kept`, beside it) in registers though its depth is no multiple of
+    what one instruction takes: the rest of a tile is zeros, that of registers is not known."""
+    return any(
+        where == "kept" and any(sizes_of(op.rhs.type)[axis] % depth_of_instruction(op) for axis in op.over_axes)
+        for op, where in products
     )
 
 

@@ -49,7 +49,7 @@ from treadle.compiler.cost.kernel.roles import (
 from treadle.compiler.cost.kernel.rows import made_in, met_in, reduced_later
 from treadle.compiler.cost.kernel.spread import Spread
 from treadle.compiler.cost.kernel.tasks import ADDRESS
-from treadle.compiler.cost.kernel.warpgroups import can_be_of_warpgroups
+from treadle.compiler.cost.kernel.warpgroups import can_be_of_warpgroups, keeps_a_rest
 from treadle.compiler.cost.kernel.work import Labour, labours_of, width_of
 from treadle.compiler.cost.reading.ahead import begun_ahead, capped, divided
 from treadle.compiler.cost.reading.fed import FedPieces
@@ -83,6 +83,8 @@ def plan_of_explicit(kernel: KernelOp) -> Plan:
 class Walk:
     kernel: KernelOp
     groups: tuple[Pieces, ...] = ()
+    keeps_a_rest: bool = False
+    """Whether it keeps a left operand as single warps alone can."""
     inside: tuple[Pieces, ...] = ()
     """The streams around the operation at hand."""
     outermost: int = -1
@@ -118,7 +120,7 @@ class Walk:
             tuple(self.tiles),
             tuple(self.work),
             self.row,
-            can_be_of_warpgroups(self.kernel, self.row) and not self.finds_limits,
+            can_be_of_warpgroups(self.kernel, self.row) and not self.finds_limits and not self.keeps_a_rest,
             max(self.kept.values(), default=0),
             least_of_streams(self.spared),
             self.held,
@@ -395,6 +397,7 @@ class Walk:
 
     def product(self, op: ContractOp, spread: Spread) -> None:
         product = product_of(op, self.left(op), self.kernel.schedule)
+        self.keeps_a_rest |= keeps_a_rest([(op, product.left)])
         self.work.append(Work(product.format, (*product.result, *product.over), self.stream_number))
         self.issue(issued_by_product(product, spread))
         if (left := left_operand(op, self.row)) not in self.lefts:  # once for all products, of all streams

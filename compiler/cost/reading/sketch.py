@@ -32,7 +32,7 @@ from treadle.compiler.cost.kernel.roles import (
 )
 from treadle.compiler.cost.kernel.spread import Spread
 from treadle.compiler.cost.kernel.tasks import Crossing, Holding, Task, is_asked_in
-from treadle.compiler.cost.kernel.warpgroups import can_be_of_warpgroups
+from treadle.compiler.cost.kernel.warpgroups import can_be_of_warpgroups, keeps_a_rest
 from treadle.compiler.cost.kernel.work import labours_of, rounding_to, width_of
 from treadle.compiler.cost.reading.crossings import Crossings
 from treadle.compiler.cost.reading.decorated import Decorated
@@ -389,7 +389,8 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         steps_singly=any(at.sums_beside_stream(op) for op in at.operations),
         results=results_of(at.products, at.roles.single),
         vector=vector_in_rows([width_of(value.type) for value in outside], at.products),
-        suits_warpgroups=can_be_of_warpgroups(at.kernel, at.roles.row),
+        suits_warpgroups=can_be_of_warpgroups(at.kernel, at.roles.row)
+        and not keeps_a_rest((op, at.left_of(op)) for op in at.products),
         conditional=conditional,
         findings=None
         if conditional is None
