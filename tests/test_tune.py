@@ -14,6 +14,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import treadle
+from treadle.compiler.cli.tune import STATED
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.main import main
@@ -29,6 +30,7 @@ from treadle.compiler.tune.alternatives import (
     optional,
     other_options,
     other_sizes,
+    sized_kernels,
 )
 from treadle.compiler.tune.gpu import check_near
 from treadle.compiler.tune.search import OWN, fastest, tune
@@ -325,15 +327,78 @@ def test_nothing_faster(times: list[float], capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.splitlines()[-1] == "nothing was faster than the model's choice"
 
 
+LISTED = ["tune", str(EXAMPLES / "matmul.mlir"), "--machine", "h100", *SIZES, "--count", "2", "--list"]
+
+
+def estimated(derivation: str) -> tuple[str, str]:
+    """The chosen sizes of a derivation, and what the model says of them."""
+    (told,) = re.findall(r"cost model; (.*) in \d+ warps.*estimated ([0-9.]+) us", " ".join(derivation.split()))
+    return told
+
+
 def test_what_would_be_tried_is_listed_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", str(EXAMPLES / "matmul.mlir"), "--machine", "h100", *SIZES, "--count", "2", "--list"]) == 0
-    head, first, second, *others = capsys.readouterr().out.splitlines()
-    assert head.split() == ["in", "place", "of", "the", "model's", "choice", "model", "us"]
-    assert first.startswith("@matmul with m = ")
-    assert float(first.split()[-1]) > 0
-    assert second.startswith("@matmul with m = ")
+    assert main(LISTED) == 0
+    head, own, first, second, *others = capsys.readouterr().out.splitlines()
+    assert head.split() == ["way", "model", "us"]
+    for line in (own, first, second):
+        assert line.startswith("@matmul with m = ")
+        assert float(line.split()[-1]) >= float(own.split()[-1]) > 0
+    assert [OWN in line for line in (own, first, second)] == [True, False, False]
     assert others
     assert all(line.startswith("without ") for line in others)
+
+
+def test_the_model_s_choice_is_listed_with_its_estimate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(LISTED) == 0
+    own = capsys.readouterr().out.splitlines()[1]
+    assert main(["explain", *LISTED[1:4], *SIZES, "--derivation"]) == 0
+    sizes, time_us = estimated(re.sub("#", "", capsys.readouterr().out))
+    listed, _, said = own.partition(f"; {OWN}")
+    assert listed == f"@matmul with {sizes}"
+    assert f"{float(said):.3g}" == time_us
+
+
+@pytest.mark.parametrize("name", ["two_kernels", "attention_causal"])
+def test_each_kernel_s_own_sizes_are_those_that_the_model_likes_best(name: str) -> None:
+    module, passes = program(name, {}), pipeline(Options("a100"))
+    own = module.clone()
+    run_pipeline(own, Options("a100"), last="hierarchy-choose-sizes")
+    chosen = {op.kernel_name.data: op.schedule for op in own.walk() if isinstance(op, KernelOp)}
+    found = list(sized_kernels(module, passes, 2))
+    assert [each.own.kernel for each in found] == list(chosen)
+    for each in found:
+        schedule, times = chosen[each.own.kernel], [way.model_us or 0.0 for way in (each.own, *each.others)]
+        assert schedule is not None
+        assert each.is_model
+        assert (each.own.group, each.own.stream) == (schedule.group.as_dict(), schedule.stream.as_dict())
+        assert times == sorted(times)
+        assert times[0] > 0
+        assert len(each.others) == 2
+
+
+def test_of_stated_sizes_the_model_s_choice_is_tried(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(LISTED) == 0
+    _, chosen, second, *_ = capsys.readouterr().out.splitlines()
+    path = tmp_path / "own.derivation"
+    assert main(["explain", *LISTED[1:4], *SIZES, "--derivation"]) == 0
+    derivation = capsys.readouterr().out
+    path.write_text(derivation, encoding="utf-8")
+    assert main([*LISTED, "--replay", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == chosen.split()  # the same, all of it stated
+    stated = re.sub(r"(hierarchy-choose-sizes)\{.*\}", r'\1{group="m=32,n=32" stream="k=64"}', derivation)
+    path.write_text(stated, encoding="utf-8")
+    assert main([*LISTED, "--replay", str(path)]) == 0
+    _, own, first, other, *_ = capsys.readouterr().out.splitlines()
+    assert own.startswith(f"@matmul with m = 32, n = 32, k = 64; {STATED} ")
+    assert first.split() == chosen.replace(f"; {OWN}", "").split()
+    assert other.split() == second.split()
+    module, passes = program("matmul", {}), pipeline(Options(passes=read_derivation(str(path))))
+    (kernel,) = sized_kernels(module, passes, 1)
+    changed = Options(passes=kernel.others[0].applied(passes))
+    run_pipeline(module, changed, last="hierarchy-choose-sizes")
+    (schedule,) = (op.schedule for op in module.walk() if isinstance(op, KernelOp))
+    assert schedule is not None
+    assert schedule.group.as_dict() == kernel.others[0].group
 
 
 @pytest.mark.skipif(missing_for_gpu() is None, reason="a GPU is here")

@@ -22,8 +22,11 @@ from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import pipeline, run_passes
 from treadle.compiler.progress import clear, progress
 from treadle.compiler.sizes import default_sizes, set_default_sizes
-from treadle.compiler.tune.alternatives import alternatives
-from treadle.compiler.tune.search import Tried, fastest, tune
+from treadle.compiler.tune.alternatives import Alternative, left_out, sized_kernels
+from treadle.compiler.tune.search import OWN, Tried, fastest, tune
+
+STATED = "as a derivation or options state"
+"""Sizes that are not the model's choice."""
 
 
 def command(arguments: Namespace) -> int:
@@ -40,10 +43,18 @@ def command(arguments: Namespace) -> int:
 def _list(program: Program, arguments: Namespace) -> int:
     passes = pipeline(compile_options(arguments, dict(program.sizes)))
     with progress("looking for alternatives"):
-        found = list(alternatives(program.module, passes, arguments.count))
-    rows = [(str(each), "" if each.model_us is None else f"{each.model_us:.4g}") for each in found]
-    print("\n".join(aligned([("in place of the model's choice", "model us"), *rows], left={0})))
+        kernels = list(sized_kernels(program.module, passes, arguments.count))
+        without = list(left_out(program.module, passes))
+    rows = [("way", "model us")]
+    rows += [_row(each.own, f"; {OWN if each.is_model else STATED}") for each in kernels]
+    rows += [_row(other) for each in kernels for other in each.others]
+    rows += [_row(each) for each in without]
+    print("\n".join(aligned(rows, left={0})))
     return 0
+
+
+def _row(way: Alternative, how: str = "") -> tuple[str, str]:
+    return f"{way}{how}", "" if way.model_us is None else f"{way.model_us:.4g}"
 
 
 def _measure(program: Program, arguments: Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.machines import machine_of
+from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.pipeline import CHOOSING_PASS, NEEDED, Observer, PassRun, make_pass, run_passes
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.hierarchy_choose_sizes import nearest_for
@@ -42,6 +42,9 @@ class Sizes:
     def __str__(self) -> str:
         told = [f"{axis} = {size}" for axis, size in (*self.group.items(), *self.stream.items())]
         return f"@{self.kernel} with {', '.join(told)}"
+
+    def has_sizes_of(self, other: Sizes) -> bool:
+        return (self.group, self.stream) == (other.group, other.stream)
 
     def applied(self, passes: Passes) -> Passes:
         """The passes, with these sizes where they choose any."""
@@ -121,24 +124,68 @@ def alternatives(module: ModuleOp, passes: Passes, count: int) -> Iterator[Alter
     """So many other sizes of each kernel, and each pass that may be left out, those nearest to the code first
     (TreadleError)."""
     yield from other_sizes(module, passes, count)
-    yield from map(Without, reversed(optional(module, passes)))
+    yield from left_out(module, passes)
+
+
+def left_out(module: ModuleOp, passes: Passes) -> Iterator[Without]:
+    """Each pass that may be left out, those nearest to the code first (TreadleError)."""
+    return map(Without, reversed(optional(module, passes)))
 
 
 def other_sizes(module: ModuleOp, passes: Passes, count: int) -> Iterator[Sizes]:
     """Of each kernel whose sizes these passes choose, so many other sizes, those that the model likes best first
     (TreadleError)."""
-    place = _choosing(passes)
+    for each in sized_kernels(module, passes, count):
+        yield from each.others
+
+
+@dataclass(frozen=True)
+class SizedKernel:
+    """A kernel whose sizes passes choose."""
+
+    own: Sizes
+    """Those that they choose."""
+    is_model: bool
+    """Whether these are the model's choice; else options of the passes state some."""
+    others: tuple[Sizes, ...]
+
+
+def sized_kernels(module: ModuleOp, passes: Passes, count: int) -> Iterator[SizedKernel]:
+    """Each kernel whose sizes these passes choose, with so many other sizes, those that the model likes best first
+    (TreadleError)."""
     decorated = module.clone()
-    run_passes(decorated, passes[:place])
+    run_passes(decorated, passes[: _choosing(passes)])
     machine = machine_of(decorated)
-    for kernel in decorated.walk():
-        if not isinstance(kernel, KernelOp) or kernel.schedule is None or kernel.schedule.is_decided:
+    decided = _decided(decorated, [each for each in passes if each.name == CHOOSING_PASS])
+    by_model = _decided(decorated, [ArgSpec(CHOOSING_PASS, {})])
+    for name, kernel in _kernels(decorated).items():
+        if kernel.schedule is None or kernel.schedule.is_decided:
             continue
-        streamed = kernel.schedule.stream.as_dict()
-        for sizes, time_us in nearest_for(kernel, machine, count + 1)[1:]:
-            group = {axis: size for axis, size in sizes.items() if axis not in streamed}
-            stream = {axis: size for axis, size in sizes.items() if axis in streamed}
-            yield Sizes(kernel.kernel_name.data, group, stream, time_us)
+        own = _sizes_of(decided[name], machine, 1)[0]
+        others = [each for each in _sizes_of(kernel, machine, count + 1) if not each.has_sizes_of(own)]
+        yield SizedKernel(own, decided[name].schedule == by_model[name].schedule, tuple(others[:count]))
+
+
+def _decided(module: ModuleOp, choosing: Sequence[ArgSpec]) -> Mapping[str, KernelOp]:
+    """The kernels of a copy, with the sizes that these passes choose."""
+    copy = module.clone()
+    run_passes(copy, choosing)
+    return _kernels(copy)
+
+
+def _kernels(module: ModuleOp) -> Mapping[str, KernelOp]:
+    return {op.kernel_name.data: op for op in module.walk() if isinstance(op, KernelOp)}
+
+
+def _sizes_of(kernel: KernelOp, machine: Machine, count: int) -> list[Sizes]:
+    """So many sizes of a kernel, what its schedule states kept, those first that the model chooses (Refusal)."""
+    streamed = () if kernel.schedule is None else kernel.schedule.stream.as_dict()
+    found: list[Sizes] = []
+    for sizes, time_us in nearest_for(kernel, machine, count):
+        group = {axis: size for axis, size in sizes.items() if axis not in streamed}
+        stream = {axis: size for axis, size in sizes.items() if axis in streamed}
+        found.append(Sizes(kernel.kernel_name.data, group, stream, time_us))
+    return found
 
 
 def optional(module: ModuleOp, passes: Passes) -> Sequence[str]:
