@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -637,3 +638,56 @@ def test_what_is_advised_in_place_of_softplus_is_right_far_from_zero() -> None:
 
     x = np.array([-100, -5, 0, 1, 100], np.float32)
     np.testing.assert_allclose(softplus(x), np.logaddexp(0, x.astype(np.float64)), rtol=1e-6, atol=1e-38)
+
+
+# -- by a derivation ---------------------------------------------------------------------------------------------------
+
+DERIVATION = """set-machine{name="a100"}
+diagram-expand-laws
+fusion
+streaming{axis=k}
+tiling
+hierarchy-choose-sizes{group="m=32,n=16" stream="k=48"}
+hierarchy-expand-streams
+convert-hierarchy-to-cuda
+coalescing
+"""
+
+
+def replaying(path: Any) -> treadle.language.NamedKernel:
+    product = treadle.kernel("m k, k n -> m n", replay=path)
+    return product(lambda A, B: tl.contract(A, B, over="k"))
+
+
+def test_kernels_by_a_derivation(tmp_path: Path) -> None:
+    """Each that is made, the symbolic one included."""
+    path = tmp_path / "product.derivation"
+    path.write_text(DERIVATION, encoding="utf-8")
+    product = replaying(path)
+    for m, dtype in ((70, np.float16), (33, np.float16), (70, np.float32)):
+        A, B = rows(m, 50, dtype=dtype), rows(50, 24, dtype=dtype)
+        kernel = product.compiled(A, B)
+        assert "#hierarchy.schedule<group = [m = 32, n = 16], stream = [k = 48]" in kernel.hierarchy
+        assert kernel.cuda == treadle.compile(kernel.diagram, replay=path).cuda
+        np.testing.assert_allclose(product(A, B, backend="emulator"), A.astype(float) @ B, atol=0.05, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("axis=k", "axis=x", "pass 'streaming': .*axis 'x' is reduced in no kernel"),
+        ("tiling", "tilting", "product.derivation:5:1: there is no pass 'tilting'"),
+        ("m=32", "q=32", "pass 'hierarchy-choose-sizes': option 'group' names axis 'q', which no kernel treats so"),
+    ],
+)
+def test_a_derivation_that_does_not_fit(before: str, after: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "product.derivation"
+    path.write_text(DERIVATION.replace(before, after), encoding="utf-8")
+    with pytest.raises(TreadleError, match=message):
+        replaying(path)(rows(5, 4), rows(4, 3))
+
+
+def test_what_is_no_derivation(tmp_path: Path) -> None:
+    for path, message in ((tmp_path / "none", "cannot read the derivation .*none"), (5, "the replay is a int")):
+        with pytest.raises(TreadleError, match=message):
+            replaying(path)(rows(5, 4), rows(4, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -54,6 +55,7 @@ class NamedKernel:
         machine: str | None,
         arch: str | None,
         result: str | None,
+        replay: str | os.PathLike[str] | None = None,
     ):
         functools.update_wrapper(self, function)
         self.function = function
@@ -62,6 +64,7 @@ class NamedKernel:
         self.machine = machine
         self.arch = arch
         self.result = result
+        self.replay = replay
         self.names = _argument_names(function, len(signature.inputs))
         self._lock = threading.RLock()
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
@@ -194,7 +197,7 @@ class NamedKernel:
         from treadle.compiled import compile
 
         module = self.trace(formats, sizes, fixed)
-        return compile(module, machine=self.machine, arch=self.arch)
+        return compile(module, machine=self.machine, arch=self.arch, replay=self.replay)
 
     def _result(self, graph: Graph, index: int, array: Any, axes: Sequence[str], format: str) -> Any:
         if not isinstance(array, Array):
@@ -218,6 +221,7 @@ def kernel(
     machine: str | None = None,
     arch: str | None = None,
     result: str | None = None,
+    replay: str | os.PathLike[str] | None = None,
 ) -> Callable[[Callable[..., Any]], NamedKernel]:
     """Make kernels of a Python function over named axes.
 
@@ -245,7 +249,7 @@ def kernel(
         raise TreadleError(f"unknown number format '{result}' (formats are {', '.join(FORMATS)})")
 
     def decorate(function: Callable[..., Any]) -> NamedKernel:
-        return NamedKernel(function, parsed, axes, machine, arch, result)
+        return NamedKernel(function, parsed, axes, machine, arch, result, replay)
 
     return decorate
 
