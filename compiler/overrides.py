@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -70,7 +70,7 @@ def overridden(specs: Sequence[ArgSpec], overrides: Iterable[ArgSpec]) -> tuple[
 
 def _with(spec: ArgSpec, given: ArgSpec) -> ArgSpec:
     own, more = spec.normalize_parameter_names(), given.normalize_parameter_names()
-    return ArgSpec(spec.name, {**own.parameters, **more.parameters})
+    return replace(spec, parameters={**own.parameters, **more.parameters})
 
 
 def check_runs(name: str, names: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from treadle.compiler.counting import counted
+from treadle.compiler.derivation.line import at_line
 from treadle.compiler.errors import InternalError, TreadleError, describe, failing_operation, label_of, mistake
 from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.overrides import check_options, overridden
@@ -222,7 +223,7 @@ def try_passes(module: ModuleOp, specs: Sequence[ArgSpec]) -> None:
     watches."""
     context = make_context()
     for spec in specs:
-        _apply(make_pass(spec), context, module)
+        _apply(spec, make_pass(spec), context, module)
 
 
 def _rewrite(
@@ -246,7 +247,7 @@ def _rewrite(
         decisions: list[Decision] = []
         start = perf_counter()
         with watching(rewritten), listening(decided):
-            _apply(instance, context, module)
+            _apply(spec, instance, context, module)
         if verifies:
             _verify(instance, module)
         seconds = perf_counter() - start
@@ -284,16 +285,16 @@ def print_cuda(module: ModuleOp) -> str:
         raise describe(error, module) from error
 
 
-def _apply(instance: ModulePass, context: Context, module: ModuleOp) -> None:
+def _apply(spec: ArgSpec, instance: ModulePass, context: Context, module: ModuleOp) -> None:
     try:
         instance.apply(context, module)
     except VerifyException as error:
-        raise _in_pass(instance.name, mistake(error, module)) from error
+        raise _in_pass(spec, mistake(error, module)) from error
     except Exception as error:
         told = describe(error, module)
         if instance.name not in PASSES and isinstance(told, InternalError):
             told = TreadleError(f"xDSL's pass cannot be run here ({error}): leave it out", told.location)
-        raise _in_pass(instance.name, told) from error
+        raise _in_pass(spec, told) from error
 
 
 def _verify(instance: ModulePass, module: ModuleOp) -> None:
@@ -312,8 +313,10 @@ def _may_be_a_mistake(error: Exception) -> bool:
     )
 
 
-def _in_pass(name: str, error: TreadleError) -> TreadleError:
-    return type(error)(f"pass '{name}': {error.message}", error.location, error.excerpt)
+def _in_pass(spec: ArgSpec, error: TreadleError) -> TreadleError:
+    """The message with the pass, and with its line of a derivation before the place in the program."""
+    told = at_line(spec, error)
+    return type(told)(f"pass '{spec.name}': {told.message}", told.location, told.excerpt)
 
 
 def _invalid(name: str, module: ModuleOp, error: VerifyException) -> InternalError:

@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from xdsl.dialects.builtin import UnknownLoc
 
 from treadle.compiler import main as cli
 from treadle.compiler.cli.arguments import make_parser
 from treadle.compiler.derivation.costs import moved_bytes
-from treadle.compiler.derivation.replay import read_derivation
+from treadle.compiler.derivation.replay import read_derivation, read_overrides
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, pipeline, run_passes, run_pipeline
 from treadle.compiler.source import load_module
@@ -168,7 +169,43 @@ def test_a_rewrite_that_is_asked_for_may_be_refused(tmp_path: Path, capsys: pyte
     file = tmp_path / "edited.derivation"
     file.write_text(told("attention", capsys).replace("streaming{axis=x}", "streaming{axis=b}"))
     assert cli.main(["compile", str(ROOT / "examples/attention.mlir"), "--replay", str(file)]) == 2
-    assert "axis 'b' is reduced in no kernel" in capsys.readouterr().err
+    head, *shown = capsys.readouterr().err.splitlines()
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert head.startswith(f"treadle: {file}:{lines.index('streaming{axis=b}') + 1}:1: pass 'streaming': ")
+    assert re.search(
+        r"examples/attention\.mlir:\d+:\d+: 'hierarchy.kernel' @attention: axis 'b' is reduced in no", head
+    )
+    assert "diagram." in shown[0]  # the line of the program
+
+
+def test_a_line_is_named_where_the_program_has_none_and_options_are_given(tmp_path: Path):
+    """Of a program that is no file the line of the derivation is shown; `--pass` takes a line its options, not its
+    place; and a line is the pass that it states."""
+    file = tmp_path / "edited.derivation"
+    file.write_text("diagram-expand-laws\nfusion\n  streaming  # all\n")
+    options = Options(passes=read_derivation(str(file)), overrides=read_overrides("streaming{axis=b}"))
+    module = load_module(ROOT / "examples/attention.mlir")
+    for operation in module.walk():
+        operation.location = UnknownLoc()
+    with pytest.raises(TreadleError, match="axis 'b' is reduced in no kernel") as raised:
+        run_pipeline(module, options)
+    assert raised.value.location == f"{file}:3:1"
+    assert raised.value.excerpt.splitlines()[0] == "    3 |   streaming  # all"
+    assert list(options.passes) == [read_spec(line) for line in ("diagram-expand-laws", "fusion", "streaming")]
+    assert read_spec("fusion") in options.passes
+    assert read_spec("streaming{axis=b}") not in options.passes
+
+
+def test_passes_of_the_pipeline_have_no_line(tmp_path: Path):
+    """Those that stand beside a derivation included."""
+    file = tmp_path / "edited.derivation"
+    file.write_text("fusion\n")
+    module = load_module(ROOT / "examples/matmul.mlir")
+    options = Options(sizes={"z": 3}, passes=read_derivation(str(file)))
+    with pytest.raises(TreadleError, match="@matmul: there is no axis 'z'") as raised:
+        run_pipeline(module, options)
+    assert raised.value.message.startswith("pass 'diagram-set-sizes': 'func.func' ")
+    assert "examples/matmul.mlir:" in str(raised.value.location)
 
 
 # -- costs ----------------------------------------------------------------------------------------
@@ -277,4 +314,6 @@ def test_a_pass_of_another_that_is_not_installed_is_no_mistake_of_treadle(
     file = tmp_path / "edited.derivation"
     file.write_text("mlir-opt{arguments=--cse}\n")
     assert cli.main(["compile", str(ROOT / "examples/matmul.mlir"), "--replay", str(file)]) == 2
-    assert "pass 'mlir-opt': xDSL's pass cannot be run here" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith(f"treadle: {file}:1:1: pass 'mlir-opt': ")
+    assert "examples/matmul.mlir: xDSL's pass cannot be run here" in said

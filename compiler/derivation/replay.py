@@ -7,6 +7,7 @@ from pathlib import Path
 
 from xdsl.utils.arg_spec import ArgSpec
 
+from treadle.compiler.derivation.line import Line
 from treadle.compiler.errors import TreadleError, excerpt
 from treadle.compiler.overrides import read_override, read_passes
 from treadle.compiler.pipeline import make_pass
@@ -63,4 +64,4 @@ def _read_line(path: str, number: int, line: str) -> ArgSpec:
         make_pass(specs[0])
     except TreadleError as error:
         raise TreadleError(error.message, where, shown) from error
-    return specs[0]
+    return Line(specs[0].name, specs[0].parameters, where, shown)

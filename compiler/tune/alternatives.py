@@ -5,7 +5,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from xdsl.dialects.builtin import ModuleOp
@@ -84,7 +84,7 @@ class WithOption:
 
     def applied(self, passes: Passes) -> Passes:
         return tuple(
-            ArgSpec(each.name, {**each.parameters, self.option: self.values}) if each.name == self.name else each
+            replace(each, parameters={**each.parameters, self.option: self.values}) if each.name == self.name else each
             for each in passes
         )
 
