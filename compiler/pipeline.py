@@ -88,6 +88,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-reassociate"),  # while factors and casts still stand alone; before maps are composed with sums
         _step("diagram-compose-maps"),
+        # once maps are composed, which are what kernels will compute; before anything looks at kernels
+        _step("diagram-merge-free-axes"),
         # once maps are composed, so that it is seen what is made of a number; before sizes, whose costs then are those
         _step("diagram-allow-approximations"),
         _step("diagram-transpose-operands"),  # once maps are composed, which are what kernels will compute

@@ -34,6 +34,7 @@ PASSES: dict[str, str] = {
     "diagram-differentiate": "treadle.passes.diagram_differentiate:DiagramDifferentiatePass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",
+    "diagram-merge-free-axes": "treadle.passes.diagram_merge_free_axes:DiagramMergeFreeAxesPass",
     "diagram-allow-approximations": "treadle.passes.diagram_allow_approximations:DiagramAllowApproximationsPass",
     "diagram-expand-approximations": "treadle.passes.diagram_expand_approximations:DiagramExpandApproximationsPass",
     "diagram-fuse-multiply-adds": "treadle.passes.diagram_fuse_multiply_adds:DiagramFuseMultiplyAddsPass",

@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from treadle.compiler.errors import Refusal
 from treadle.compiler.machines import machine_of
 from treadle.passes._functions import functions, kernels, label, note
-from treadle.passes.products.operand_trial import OperandTrial
+from treadle.passes.products.operand_trial import fastest_operands
 from treadle.passes.products.transposed_operands import TransposedOperand, transpose_operand, transposed_operands
 
 PASS = "diagram-transpose-operands"
@@ -77,7 +77,7 @@ class DiagramTransposeOperandsPass(ModulePass):
                 asked = [each for each in chain(*found) if each.value.name_hint in self.operands]
                 done += _apply(function, asked, "asked for")
             elif found:
-                chosen, why = OperandTrial(op, function).fastest(found)
+                chosen, why = fastest_operands(op, function, found)
                 if not chosen:
                     note(function, f"decline {PASS}", _names(list(chain(*found))), "a tenth must be saved", why)
                 _apply(function, list(chain(*chosen)), why)

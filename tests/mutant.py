@@ -78,6 +78,8 @@ TRANSPOSED: dict[str, tuple[str, ...]] = {"tests/programs/channels_last.mlir": (
 """Programs whose arrays are transposed for their kernels."""
 TRANSPOSED_OPERANDS: dict[str, tuple[str, ...]] = {"tests/programs/across_the_sum.mlir": ("B", "F8")}
 """Programs whose 8-bit operands are transposed."""
+MERGED: dict[str, tuple[str, ...]] = {"tests/programs/free_axes.mlir": ("b", "t")}
+"""Programs of which free axes become one."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_90a",)}, "does not run on a100"),
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_89",)}, "sm_89 does not run on a100"),
@@ -91,6 +93,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         {"operands": ("W",)},
         "there is no array %W to transpose",
     ),
+    ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("d",), "size": (48,)}, "must cover evenly"),
@@ -100,6 +103,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
 """What no law allows: a program, a pass, what is asked of it, and the reason in its answer."""
 FIRST = {
     "passes/axes/joins": "tests/programs/sum_of_maxima.mlir",
+    "passes/axes/merge": "tests/programs/free_axes.mlir",
     "passes/streams/neutral": "tests/programs/safe_rows.mlir",
     "passes/expressions/infinities": "tests/programs/undefined_rows.mlir",
     "passes/expressions/kinds": "tests/programs/safe_rows.mlir",
@@ -144,6 +148,7 @@ SPLIT = "hierarchy-split-streams"
 REASSOCIATE = "diagram-reassociate"
 TRANSPOSE = "hierarchy-transpose-arrays"
 TRANSPOSE_OPERANDS = "diagram-transpose-operands"
+MERGE_FREE_AXES = "diagram-merge-free-axes"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
 
@@ -185,6 +190,9 @@ def survives(first: str | None) -> bool:
     everything += [
         (path, ({}, {"k": 5}), Options(), ArgSpec(TRANSPOSE_OPERANDS, {"operands": names}))
         for path, names in TRANSPOSED_OPERANDS.items()
+    ]
+    everything += [
+        (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_FREE_AXES, {"axes": axes})) for path, axes in MERGED.items()
     ]
     in_order = [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]
     for path in BOUNDARIES:

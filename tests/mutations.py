@@ -36,6 +36,11 @@ MUTATIONS: dict[str, Mutation] = {
         "return inner if kind == op.kind.data and len(formats) == 1",
         "return inner if len(formats) == 1",
     ),
+    "merge-free-axes: a condition keeps its axes": (
+        "passes/axes/merge",
+        "if isinstance(op, WhereOp) and axes[0] in axes_of(op.result.type):",
+        "if False:",
+    ),
     "hoist: swaps the sides of a maximum": (
         "passes/factors/maxima",
         "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",

@@ -38,8 +38,7 @@ def test_every_file_of_passes_is_a_pass() -> None:
 
 
 LAYERS = [
-    ["axes"],
-    ["expressions", "factors", "streams", "kernels", "products"],
+    ["axes", "expressions", "factors", "streams", "kernels", "products"],
     ["staging", "loops", "warps", "grids"],
     ["expressions", "staging", "loops", "warps", "speculation"],
     ["linalg"],

@@ -33,6 +33,7 @@ PASSES = (
     "diagram-hoist-factors",
     "diagram-reassociate",
     "diagram-compose-maps",
+    "diagram-merge-free-axes",
     "diagram-widen-operands",
     "diagram-recompute",
     "fusion",

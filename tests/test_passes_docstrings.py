@@ -20,6 +20,7 @@ NAMES = (
     "diagram-merge-axes",
     "diagram-hoist-factors",
     "diagram-compose-maps",
+    "diagram-merge-free-axes",
     "diagram-allow-approximations",
     "diagram-transpose-operands",
     "diagram-widen-operands",

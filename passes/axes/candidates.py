@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import combinations, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, pairwise, permutations
 from math import prod
 from typing import TypeAlias
 
@@ -33,10 +33,30 @@ class Candidates:
         self.values = [value for value in _values(block) if is_array(value.type)]
 
     def groups(self) -> list[tuple[str, ...]]:
-        """Axes that are one, the outermost first; those that come first in the program first."""
-        after = {outer: inner for outer, inner in self.pairs() if self.why_not((outer, inner)) is None}
+        """Axes that are one, and that some operation reduces together."""
+        return self._grouped(self.pairs())
+
+    def free_groups(self, among: Sequence[str] = ()) -> list[tuple[str, ...]]:
+        """Axes that are one, and of which some product has all in its left operand and none in its right one, or the
+        other way: as a tuple they are the rows of a matrix, or its columns. Only of those `among`, if any are."""
+        return self._grouped(pair for pair in self.free_pairs() if not among or {*pair} <= {*among})
+
+    def _grouped(self, pairs: Iterable[Pair]) -> list[tuple[str, ...]]:
+        """The outermost first of each; those that come first in the program first."""
+        after = {outer: inner for outer, inner in pairs if self.why_not((outer, inner)) is None}
         first = [axis for axis in after if axis not in after.values()]
         return [tuple(_chain(axis, after)) for axis in first]
+
+    def free_pairs(self) -> list[Pair]:
+        """Neighbours in the result of a product that one of its operands has, and the other has not."""
+        found: dict[Pair, None] = {}
+        for op in self.ops:
+            if isinstance(op, ContractOp):
+                operands = ({*axes_of(op.lhs.type)}, {*axes_of(op.rhs.type)})
+                for pair in pairwise(axes_of(op.result.type)):
+                    if any(own.issuperset(pair) and other.isdisjoint(pair) for own, other in permutations(operands)):
+                        found[pair] = None
+        return list(found)
 
     def pairs(self) -> list[Pair]:
         """Neighbours in an array that one reduction reduces together."""

@@ -21,7 +21,10 @@ LAW = "a tuple of axes is an axis"
 LONGEST_NAME = 63
 
 
-def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str) -> None:
+ALIKE = "side by side in every array that has one of them"
+
+
+def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str, why: str = ALIKE) -> None:
     """One axis in the place of several, in every operation of a function; its arguments and results keep theirs."""
     whole = _name(axes, block)
     terminator = block.last_op
@@ -42,7 +45,7 @@ def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str
             _collapse(argument, axes, whole, terminator)
     _expand_results(terminator, axes, whole, list(wanted.values()))
     _state_size(function, axes, whole)
-    note(function, rewrite, f"[{', '.join(axes)}] as {whole}", LAW, "side by side in every array that has one of them")
+    note(function, rewrite, f"[{', '.join(axes)}] as {whole}", LAW, why)
 
 
 def _collapse(argument: SSAValue, axes: Sequence[str], whole: str, terminator: func.ReturnOp) -> None:

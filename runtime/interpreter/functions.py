@@ -245,7 +245,7 @@ class DiagramFunctions(SessionFunctions):
     def _regrouped(self, op: Regrouping, args: PythonValues) -> PythonValues:
         source, axes, whole = array_of(args[0]), axes_of(op.results[0].type), self.session.scope.whole
         whole |= op.fitting({**whole, **source.sizes})
-        shape = tuple(whole[axis] for axis in axes)
+        shape = tuple(source.sizes.get(axis, whole[axis]) for axis in axes)  # of other axes there may be a piece
         if prod(shape) != prod(source.sizes.values()):
             raise AxisMismatch(f"axis '{op.whole}' of {whole[op.whole]} elements stands for others of other sizes")
         numbers = source.aligned(axes_of(op.operands[0].type))
