@@ -36,6 +36,17 @@ def product_of_eight_bits(sizes: Mapping[str, int]) -> str:
     return re.sub(r"^(![AB] = .*)xf16", r"\1xf8E4M3FN", text, flags=re.MULTILINE)
 
 
+def attention_of_eight_bits(width: int, sizes: Mapping[str, int], values: str) -> str:
+    """Queries, keys and values in f8, each with a scale; `values` is the order of the axes of these: `e x`, as tensor
+    cores read them, or `x e`, as a network makes them."""
+    text = attention(width, sizes, example="attention_f8")
+    if values == "x e":
+        changed = text.replace(f"?x?x{width}x?xf8", f"?x?x?x{width}xf8").replace("[b, h, e, x]", "[b, h, x, e]")
+        assert changed != text
+        return changed
+    return text
+
+
 def product_in_f32(sizes: Mapping[str, int]) -> str:
     """Operands in f16; the sums as they are."""
     text = example("matmul", sizes)

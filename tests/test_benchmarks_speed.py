@@ -79,6 +79,10 @@ SMALL = [
     cases.product(40),
     cases.layer(40, 24, 56),
     cases.swiglu(40),
+    replace(cases.attention_of_eight_bits(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 48, "d": 128}),
+    replace(cases.attention_of_eight_bits(16384, "x e"), sizes={"b": 1, "h": 2, "q": 33, "x": 48, "d": 128}),
+    replace(cases.grouped_queries(16384), sizes={"b": 1, "h": 2, "g": 4, "q": 9, "x": 40, "d": 128}),
+    replace(cases.generation(16, 4096), sizes={"b": 1, "h": 2, "g": 4, "q": 1, "x": 40, "d": 128}),
     replace(cases.mixed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
 ]
 ROWS = [cases.softmax, cases.rms_norm]

@@ -69,6 +69,8 @@ def _few() -> Iterator[Case]:
     yield swiglu(4096)
     yield mixed_attention(16384)
     yield product_of_eight_bits(8192)
+    yield attention_of_eight_bits(16384)
+    yield generation(16, 4096)
     for causal in (False, True):
         yield attention(TOKENS // 16384, CHANNELS // 128, 16384, 128, causal)
         yield attention(TOKENS // 1024, CHANNELS // 128, 1024, 128, causal)
@@ -81,6 +83,11 @@ def _all() -> Iterator[Case]:
     yield from map(product, (1024, 2048, 4096, 8192, 16384))
     yield from map(product_of_eight_bits, (1024, 2048, 4096, 8192, 16384))
     yield from map(mixed_attention, (2048, 4096, 8192, 16384))
+    yield from map(attention_of_eight_bits, (2048, 4096, 8192, 16384))
+    yield attention_of_eight_bits(4096, "x e")
+    yield attention_of_eight_bits(16384, "x e")
+    yield from map(grouped_queries, (1024, 4096, 16384))
+    yield from (generation(batch, length) for batch, length in ((1, 8192), (1, 65536), (16, 4096), (64, 8192)))
     yield from map(window_attention, (512, 1024, 2048, 4096, 8192, 16384))
     yield from (layer(size, size, size) for size in (1024, 4096, 8192))
     yield from (layer(TOKENS, width, 4 * width) for width in (768, 1024, 2048))
@@ -126,6 +133,33 @@ def mixed_attention(length: int) -> Case:
     sizes = {"b": batch, "h": heads, "q": length, "x": length}
     text = programs.attention(width, sizes, example="attention_mixed")
     return Case("mixed attention", text, {**sizes, "d": width}, flop=4 * batch * heads * length * length * width)
+
+
+def attention_of_eight_bits(length: int, values: str = "e x") -> Case:
+    """Heads of 128, all in f8, with values in either order."""
+    batch, heads, width = TOKENS // length, CHANNELS // 128, 128
+    sizes = {"b": batch, "h": heads, "q": length, "x": length}
+    text = programs.attention_of_eight_bits(width, sizes, values)
+    kind = "attention in 8 bits" if values == "e x" else "attention in 8 bits of values by key"
+    return Case(kind, text, {**sizes, "d": width}, flop=4 * batch * heads * length * length * width)
+
+
+def grouped_queries(length: int) -> Case:
+    """Sixteen heads of 128, four of which share keys and values."""
+    batch, heads, shared, width = TOKENS // length, CHANNELS // 128, 4, 128
+    sizes = {"b": batch, "h": heads // shared, "g": shared, "q": length, "x": length}
+    text = programs.attention(width, sizes, example="attention_gqa")
+    return Case("grouped queries", text, {**sizes, "d": width}, flop=4 * batch * heads * length * length * width)
+
+
+def generation(batch: int, length: int) -> Case:
+    """A step of generation, as models of 8 billion weights have it: one query of each of 32 heads, four of which share
+    keys and values, of which all are read."""
+    heads, shared, width = 8, 4, 128
+    sizes = {"b": batch, "h": heads, "g": shared, "q": 1, "x": length}
+    text = programs.attention(width, sizes, example="attention_gqa")
+    moved = 2 * batch * heads * width * (2 * length + 2 * shared)
+    return Case("generation", text, {**sizes, "d": width}, bytes=moved)
 
 
 def product(size: int) -> Case:

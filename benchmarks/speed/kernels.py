@@ -98,8 +98,11 @@ def prepare_torch(case: Case, inputs: Sequence[Any], who: str) -> Prepared:
 
 
 def sixteen_bits(array: Any) -> Any:
-    """Numbers of 8 bits as f16, which holds them all: nobody else multiplies them by others of 16."""
-    return array.astype("float16") if array.dtype.itemsize == 1 else array
+    """Numbers of 8 bits as f16, which holds them all: nobody else multiplies them by others of 16. A number alone is an
+    array of no axes."""
+    import numpy as np
+
+    return np.asarray(array.astype("float16") if array.dtype.itemsize == 1 else array)
 
 
 def pytorch() -> Any:
@@ -137,6 +140,51 @@ def _sdpa(backend: str) -> Maker:
         return call
 
     return make
+
+
+def _sdpa_grouped(backend: str) -> Maker:
+    """Heads of queries that share keys and values are one axis to PyTorch."""
+
+    def make(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        (b, h, g, q, d), (_, keys, values) = arrays[0].shape, arrays
+        queries, attention = arrays[0].view(b, h * g, q, d), torch.nn.functional.scaled_dot_product_attention
+
+        def call() -> Any:
+            with sdpa_kernel([getattr(SDPBackend, backend)]):
+                return attention(queries, keys, values, enable_gqa=True).view(b, h, g, q, -1)
+
+        return call
+
+    return make
+
+
+def _sdpa_scaled(backend: str) -> Maker:
+    """Of numbers of 8 bits, here in 16, with their scales: that of values is in them beforehand."""
+
+    def make(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        queries, keys, values, *scales = arrays
+        of_queries, of_keys, of_values = map(float, scales)
+        scale = max(abs(of_queries * of_keys * case.sizes["d"] ** -0.5), 1e-30)
+        turned = values.transpose(2, 3) if values.shape[2] != keys.shape[2] else values
+        scaled = (turned.float() * of_values).to(queries.dtype).contiguous()
+
+        def call() -> Any:
+            with sdpa_kernel([getattr(SDPBackend, backend)]):
+                return torch.nn.functional.scaled_dot_product_attention(queries, keys, scaled, scale=scale)
+
+        return call
+
+    return make
+
+
+def _copy_keys(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """As many bytes as to read keys and values."""
+    target = torch.empty_like(arrays[1])
+    return lambda: target.copy_(arrays[1])
 
 
 def _flex(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
@@ -272,6 +320,12 @@ ATTENTION: Mapping[str, Maker] = {
 IN_SIXTEEN_BITS = {f"{who} in f16": ATTENTION[who] for who in ("SDPA flash", "SDPA cuDNN")}
 """Beside attention in two formats, which nobody else has."""
 
+GROUPED = {"SDPA flash": _sdpa_grouped("FLASH_ATTENTION"), "SDPA cuDNN": _sdpa_grouped("CUDNN_ATTENTION")}
+SCALED = {
+    "SDPA flash in f16": _sdpa_scaled("FLASH_ATTENTION"),
+    "SDPA cuDNN in f16": _sdpa_scaled("CUDNN_ATTENTION"),
+}
+
 UNFUSED, COPY = "PyTorch eager", "copy"
 
 SLOW = ("FlexAttention", "Triton", "Triton's tutorial", "torch.compile")
@@ -282,6 +336,10 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "causal attention": ATTENTION,
     "attention of narrow heads": {who: ATTENTION[who] for who in ("SDPA flash", "SDPA cuDNN", "FlexAttention")},
     "mixed attention": IN_SIXTEEN_BITS,
+    "attention in 8 bits": SCALED,
+    "attention in 8 bits of values by key": SCALED,
+    "grouped queries": GROUPED,
+    "generation": {**GROUPED, COPY: _copy_keys},
     "window attention": {"SDPA masked": _sdpa_masked, "FlexAttention": _flex_window},
     "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
     "product of 8 bits": {"cuBLAS": _eight_bits},

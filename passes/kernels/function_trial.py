@@ -40,12 +40,17 @@ class FunctionTrial:
         return with_fitting(self.function.body.block, default_sizes(self.function))
 
     @cached_property
-    def longer(self) -> Mapping[str, int]:
-        """The axes that are known only at launch, long."""
+    def likely(self) -> Mapping[str, int]:
+        """The sizes of the axes that are known only at launch, as the program states them."""
         symbolic = [axis for axis, size in axes_of_function(self.function).items() if size == DYNAMIC]
-        return {axis: max(LONG, self.stated.get(axis, UNKNOWN_SIZE)) for axis in symbolic}
+        return {axis: self.stated.get(axis, UNKNOWN_SIZE) for axis in symbolic}
 
-    def times(self, rewrite: Rewrite) -> Times:
+    @property
+    def longer(self) -> Mapping[str, int]:
+        """These axes, long."""
+        return {axis: max(LONG, size) for axis, size in self.likely.items()}
+
+    def times(self, rewrite: Rewrite, longer: Mapping[str, int]) -> Times:
         """Of all kernels of the function, rewritten; infinite where no kernels fit the machine."""
         values: dict[SSAValue, SSAValue] = {}
         module = self.module.clone(values)
@@ -59,7 +64,7 @@ class FunctionTrial:
         try:
             _make_kernels(module)
             kernels = scheduled(module, in_parts=True)
-            return sum(each.time for each in kernels), sum(each.time_at(self.longer) for each in kernels)
+            return sum(each.time for each in kernels), sum(each.time_at(longer) for each in kernels)
         except (PassFailedException, TreadleError):
             return inf, inf
 
