@@ -9,16 +9,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xdsl.dialects.func import FuncOp
+
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
 
-Kernel: TypeAlias = KernelOp | cuda.KernelOp
+Kernel: TypeAlias = KernelOp | cuda.KernelOp | FuncOp
+"""What is decided for: before there are kernels, a function."""
 Values: TypeAlias = "tuple[str, ...] | tuple[int, ...] | tuple[bool, ...]"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Options of a pass, by the names of its fields, for the kernel of this name."""
+    """Options of a pass, by the names of its fields, for the kernel or function of this name."""
 
     kernel: str
     options: Mapping[str, Values]
@@ -40,9 +43,9 @@ def listening(listener: Listener) -> Generator[None]:
 
 
 def decide(kernel: Kernel, **options: str | int | bool | Values | None) -> None:
-    """Say what the pass that runs has decided for a kernel; an option that is None is not decided. It says nothing of a
-    kernel that it would leave as it is whatever it is asked, nor what an earlier pass has decided: that is said where
-    it was."""
+    """Say what the pass that runs has decided for a kernel, or a function without any yet; an option that is None is
+    not decided. It says nothing of one that it would leave as it is whatever it is asked, nor what an earlier pass has
+    decided: that is said where it was."""
     if (listener := _LISTENER.get()) is None:
         return
     stated = {name: value for name, value in options.items() if value is not None}

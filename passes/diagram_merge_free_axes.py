@@ -11,12 +11,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
+from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, note
 from treadle.passes.axes.candidates import Candidates
 from treadle.passes.axes.merge import merge
 from treadle.passes.products.free_axes import Group, fastest_groups
 
 PASS = "diagram-merge-free-axes"
+NONE = "none"
+"""In place of axes: what a derivation says where none are made one."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class DiagramMergeFreeAxesPass(ModulePass):
     takes its rows along one axis: of a batch of single tokens, or of the queries that share a head of keys, each would
     be a tile of its own, most of it empty, and would copy the other operand again.
 
-    With `axes` these are made one, whatever the model says.
+    With `axes` these are made one, whatever the model says; with `axes=none` none are.
 
     Before:
 
@@ -74,12 +77,8 @@ class DiagramMergeFreeAxesPass(ModulePass):
             if self.axes:
                 done += _merge(function, found, "asked for")
             elif found:
-                chosen, why = fastest_groups(op, function, found, PASS)
-                if not chosen:
-                    names = ", ".join(f"[{', '.join(axes)}]" for axes in found)
-                    note(function, f"decline {PASS}", names, "a tenth must be saved", why)
-                _merge(function, chosen, why)
-        if missing := [axis for axis in self.axes if axis not in done]:
+                _where_it_pays(op, function, found)
+        if missing := [axis for axis in self.axes if axis not in (*done, NONE)]:
             raise Refusal(
                 op, f"axis '{missing[0]}' does not become one with another one: {self._why_not(op, missing[0])}"
             )
@@ -90,6 +89,14 @@ class DiagramMergeFreeAxesPass(ModulePass):
                 if axis in pair and {*pair} <= {*self.axes} and (reason := found.why_not(pair)) is not None:
                     return reason
         return "no product has it and another one of these next to each other in its result and in one operand alone"
+
+
+def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Group]) -> None:
+    chosen, why = fastest_groups(module, function, found, PASS)
+    if not chosen:
+        names = ", ".join(f"[{', '.join(axes)}]" for axes in found)
+        note(function, f"decline {PASS}", names, "a tenth must be saved", why)
+    decide(function, axes=tuple(_merge(function, chosen, why)) or (NONE,))
 
 
 def _merge(function: func.FuncOp, groups: Sequence[Group], why: str) -> list[str]:

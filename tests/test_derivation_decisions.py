@@ -17,7 +17,7 @@ from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Observer, Options, PassRun, print_cuda, run_passes, run_pipeline
 from treadle.compiler.sizes import default_sizes, set_default_sizes
-from treadle.compiler.source import load_module
+from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
 from treadle.passes._decisions import Decision
 from treadle.runtime.interpreter import entry_function
@@ -185,3 +185,30 @@ def test_options_that_were_given_stay_with_what_is_decided() -> None:
     limited = ArgSpec("streaming", {"whole_limit": (8,)})
     run_passes(module, [*before, limited], recorder)
     assert "\nstreaming{axis=k whole-limit=8}\n" in recorder.text("a derivation")
+
+
+TOKENS = """
+!X = tensor<?x?x512xf16, #diagram.array<[b, t, i]>>
+!W = tensor<512x768xf16, #diagram.array<[i, o]>>
+!Y = tensor<?x?x768xf32, #diagram.array<[b, t, o]>>
+func.func @linear(%X: !X, %W: !W) -> !Y attributes {sizes = #diagram.sizes<b = 64, t = 1>} {
+  %Y = diagram.contract %X, %W over [i] accumulate f32 : !X, !W -> !Y
+  func.return %Y : !Y
+}
+"""
+SENTENCES = TOKENS.replace("t = 1", "t = 4096")
+
+
+@pytest.mark.parametrize(
+    ("made_for", "at", "line"),
+    [
+        (TOKENS, SENTENCES, "\ndiagram-merge-free-axes{axes=b,t}\n"),
+        (SENTENCES, TOKENS, "\ndiagram-merge-free-axes{axes=none}\n"),
+    ],
+)
+def test_which_axes_are_one_is_in_a_derivation(made_for: str, at: str, line: str, tmp_path: Path) -> None:
+    """Before there are kernels: what is decided for a function."""
+    module = parse_module(made_for)
+    text = derived(module, Options("h100"))
+    assert line in text
+    assert code(replayed(parse_module(at), text, tmp_path)) == code(module)

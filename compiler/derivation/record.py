@@ -72,13 +72,13 @@ def _kernels(module: ModuleOp) -> list[KernelOp | cuda.KernelOp]:
 def _decided(run: PassRun, module: ModuleOp) -> list[str]:
     """The pass with what it has decided as options, beside those that it was given. The kernel is named only where
     there are several, so that a derivation fits other programs with the same axes: of a lowered program, where the pass
-    has decided differently of them."""
+    has decided differently of them. A pass that runs before there are kernels decides for the whole program."""
     options = [decision.options for decision in run.decisions]
     if not options:
         return [str(run.spec)]
     kernels = _kernels(module)
     is_several = sum(isinstance(op, KernelOp) for op in kernels) > 1
-    named = is_several or any(each != options[0] for each in options)
+    named = bool(kernels) and (is_several or any(each != options[0] for each in options))
     given = _but(run.spec.normalize_parameter_names().parameters, () if len(kernels) > 1 else ("kernel",))
     lines = [
         _spelt(run.name, ({"kernel": (each.kernel,)} if named else {}) | dict(each.options) | _but(given, each.options))
