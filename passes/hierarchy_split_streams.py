@@ -22,6 +22,7 @@ from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
+from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_of
@@ -46,6 +47,9 @@ from treadle.passes.streams.stages import Repairs, StreamPlan
 
 PASS = "hierarchy-split-streams"
 
+WHOLE = 1
+"""Parts that an axis is cut into where it stays as it is."""
+
 LONGEST = 48
 """Letters of an axis that the names of its parts keep: a name has at most 63."""
 
@@ -55,7 +59,8 @@ class HierarchySplitStreamsPass(ModulePass):
     """Cut the axis that a kernel would stream into parts: one kernel makes the states of each part, a second one
     merges them and finishes.
 
-    With options, `axis` is cut into `parts`, or into parts of `length`, in the kernel named `kernel`. Without options
+    With options, `axis` is cut into `parts`, or into parts of `length`, in the kernel named `kernel`; with `parts=1` it
+    stays whole. Without options
     this is done only if it saves time: where the groups of a kernel leave places of the machine empty, into parts of
     the length that the cost model finds fastest; or where groups hold a long axis whole, into parts that they can hold
     instead (`kernels.short_parts`). Of an axis whose size is known only at launch the length of the parts is decided,
@@ -118,14 +123,14 @@ class HierarchySplitStreamsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.parts and self.length:
             raise Refusal(op, f"{self.parts} parts, or parts of {self.length}: ask for one of the two")
-        asked = bool(self.parts or self.length or self.axis or self.kernel)
+        asked = self.parts != WHOLE and bool(self.parts or self.length or self.axis or self.kernel)
         found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
         chosen = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
         plans = [(*pair, _plan(pair[1], self.axis)) for pair in chosen]
         if asked and not any(isinstance(plan, StreamPlan) for _, _, plan in plans):
             raise Refusal(plans[0][1] if plans else op, _refusal(plans))
         possible = [(function, kernel, plan) for function, kernel, plan in plans if isinstance(plan, StreamPlan)]
-        for function, kernel, plan in possible if self.parts or self.length else ():
+        for function, kernel, plan in possible if asked and (self.parts or self.length) else ():
             cut = self._cut(function, kernel, plan)
             if (reason := _tried_in_vain(op, kernel.kernel_name.data, plan.axis, cut)) is not None:
                 raise Refusal(kernel, f"'{plan.axis}' cannot be cut into parts: {reason}")
@@ -181,13 +186,16 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
     if _is_in_short_parts(ctx, module, function, kernel, plan):
         return
     if (timed := _timed(module, function, kernel, plan, _TIMED, _in_parts)) is None:
+        decide(kernel, parts=WHOLE)
         return
     alone, name = timed.alone, kernel.kernel_name.data
     least = f"two kernels take at least {_us(_least(module))}, one {_us(alone.stated)}"
     told = timed.told(_larger(function, plan)) if timed.found else least
     if (length := fastest(timed.found, alone)) is None:
         note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels must save a tenth", told)
+        decide(kernel, parts=WHOLE)
     else:
+        decide(kernel, length=length)
         why = f"{_groups(timed)} places of the machine empty; {told}"
         _split(function, kernel, plan, _in_parts_of(length, plan), why)
 
@@ -308,6 +316,7 @@ def _is_in_short_parts(
     if found is None:
         return False
     length, why = found
+    decide(kernel, length=length)
     _split(function, kernel, plan, _in_parts_of(length, plan), f"short enough to be held whole: {why}")
     return True
 

@@ -60,6 +60,9 @@ def code(module: ModuleOp) -> list[str]:
         ("attention_causal", "h100", (16, 64), "\ncuda-ping-pong{turns=true}\n"),
         ("attention_causal", "a100", (1, 16), "\ncuda-order-blocks{section=1 longest=none}\n"),
         ("matmul", "h100", (64, 16), "\ncuda-persist{section=4 longest=none}\n"),
+        ("attention_decode", "h100", (1, 16), "\nhierarchy-split-streams{kernel=attention_decode length=128}\n"),
+        ("attention_decode", "h100", (16, 1), "\nhierarchy-split-streams{parts=1}\n"),
+        ("attention_decode", "a100", (2, 16), "\nhierarchy-split-streams{kernel=attention_decode length="),
     ],
 )
 def test_a_replay_at_other_sizes_makes_the_same_kernels(
@@ -133,7 +136,9 @@ def test_what_a_pass_tries_on_a_copy_is_not_decided() -> None:
     run_pipeline(module, Options("a100"), found)
     assert [each.options for each in found.of["streaming"]] == [{"axis": ("x",)}]
     assert len(found.of["hierarchy-choose-sizes"]) == 1
-    assert {name for name, each in found.of.items() if each} == {"streaming", "hierarchy-choose-sizes"}
+    assert [each.options for each in found.of["hierarchy-split-streams"]] == [{"parts": (1,)}]
+    decided = {"hierarchy-split-streams", "streaming", "hierarchy-choose-sizes"}
+    assert {name for name, each in found.of.items() if each} == decided
 
 
 def test_how_many_pieces_there_are_need_not_be_known() -> None:
