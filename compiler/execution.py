@@ -146,6 +146,17 @@ def computation(op: Operation) -> Computation | None:
     return None if function is None else _applied(function, tuple(op.operands), op.results[0])
 
 
+def number_of(value: SSAValue, known: Numbers) -> int | None:
+    """A number that a kernel computes from those that are known; None if it needs another."""
+    if value in known or not isinstance(value.owner, Operation):
+        return known.get(value)
+    if any(number_of(operand, known) is None for operand in value.owner.operands):
+        return None
+    if (compute := computation(value.owner)) is not None:
+        compute(known)
+    return known.get(value)
+
+
 def _giving(result: SSAValue, number: int) -> Computation:
     def compute(known: Numbers) -> None:
         known[result] = number

@@ -247,6 +247,7 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
     "wgmma_fence": "wgmma_fence();",
     "wgmma_commit": "wgmma_commit();",
     "wgmma_wait": "wgmma_wait<0>(); wgmma_wait<1>();",
+    "settle": "float x[2] = {f[0], f[1]}; settle(x, t >> 31); memcpy(f2, x, 8);",
     "copy_apart": (
         "float x[2][2] = {{f[0], f[1]}, {f[2], f[3]}}, y[2][2]; copy_apart(y, x, t >> 31); memcpy(f2, y, 16);"
         "__half p[2][2], r[2][2]; memcpy(p, h, 8); copy_apart(r, p, t >> 31); memcpy(h2, r, 8);"

@@ -104,6 +104,17 @@ __device__ __forceinline__ void keep(T (&registers)[N]) {
   }
 }
 
+// primitive: settle; needs: shared_memory
+// What lanes have summed is there from here on. Of turns that nvcc writes out, ptxas would add up one's elements when the
+// sum is asked for, behind products of the next, and hold the elements of both till then. `zero` is 0, which neither must
+// know: so the store cannot be left out, waits for the sums, and does nothing.
+template <class T>
+__device__ __forceinline__ void settle(const T& sums, int zero) {
+#ifndef TREADLE_EMULATOR
+  if (zero) memcpy(shared_memory(), &sums, sizeof(sums));
+#endif
+}
+
 // primitive: promote
 // Adds what tensor cores have added up of some columns, from FIRST eights of them on, to sums in f32.
 template <int FIRST, int ALL, int N>

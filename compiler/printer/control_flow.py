@@ -9,6 +9,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
+from treadle.compiler.printer.known_turns import keep_turns_apart
 from treadle.compiler.printer.scalars import bare, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.kernel import NARROW
@@ -20,11 +21,12 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
     writer.comment_of(op)
     for arg, init, result in zip(op.body.block.args[1:], op.iter_args, op.results, strict=True):
         writer.values[arg] = writer.values[result] = _owned(writer, init, arg, op)
+    more = keep_turns_apart(writer, op)
     writer.before_loop(op)
     with outermost(writer), writer.names.scope():
         if places := alternating(op):
             with writer.text.block(""):
-                return _print_in_pairs(writer, op, places)
+                return _print_in_pairs(writer, op, places, more)
         index = writer.names.fresh(op.body.block.args[0].name_hint, "index")
         writer.values[op.body.block.args[0]] = index
         low = bare(writer.values[op.lb])
@@ -37,16 +39,17 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
         lean = writer.roles is not None and writer.roles.producer.block is _around(op)
         unroll = "UNROLL_1 " if lean else ""
         if COUNTED not in op.attributes:
-            with writer.text.block(f"{unroll}for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
+            with writer.text.block(f"{unroll}for (int64_t {index} = {low}; {index} < {high}{more}; {index} += {step})"):
                 return writer.block(op.body.block)
         count = writer.names.fresh("count")
-        with writer.text.block(f"{unroll}for (int {count} = {low}; {count} < int({high}); ++{count})"):
+        with writer.text.block(f"{unroll}for (int {count} = {low}; {count} < int({high}){more}; ++{count})"):
             writer.text.line(f"const int64_t {index} = {count};")
             writer.block(op.body.block)
 
 
-def _print_in_pairs(writer: KernelWriter, op: scf.ForOp, places: Sequence[int]) -> None:
-    """A turn as a function of the arrays that it reads and makes, and calls of it in pairs, which swap them."""
+def _print_in_pairs(writer: KernelWriter, op: scf.ForOp, places: Sequence[int], more: str) -> None:
+    """A turn as a function of the arrays that it reads and makes, and calls of it in pairs, which swap them. The last
+    is that before the loop's end and what is `more` of it."""
     position, *states = op.body.block.args
     index = writer.names.fresh(position.name_hint, "index")
     writer.values[position] = index
@@ -61,8 +64,8 @@ def _print_in_pairs(writer: KernelWriter, op: scf.ForOp, places: Sequence[int]) 
     for place, other in zip(places, others, strict=True):
         shape = "".join(f"[{size}]" for size in layout_of(states[place].type).register_shape)
         writer.text.line(f"{writer.type_of(states[place])} {other}{shape};")
-    low = bare(writer.values[op.lb])
-    high, by = (term(writer.values[value]) for value in (op.ub, op.step))
+    low, high = bare(writer.values[op.lb]), term(writer.values[op.ub]) + more
+    by = term(writer.values[op.step])
     one, two = (_arguments(*pair) for pair in ((arrays, others), (others, arrays)))
     writer.text.line(f"int64_t {index} = {low};")
     with writer.text.block(f"for (; {index} + {by} < {high}; {index} += 2 * {by})"):

@@ -10,7 +10,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.execution import computation
+from treadle.compiler.execution import number_of
 from treadle.dialects import cuda
 from treadle.dialects.diagram.array import axes_of
 
@@ -99,17 +99,6 @@ def same_number(value: SSAValue) -> int | SSAValue:
 
 
 # -- how many ----------------------------------------------------------------------------------------
-
-
-def number_of(value: SSAValue, known: dict[SSAValue, int]) -> int | None:
-    """A number that a kernel computes from its arguments; None if one of those is not known."""
-    if value in known or not isinstance(value.owner, Operation):
-        return known.get(value)
-    if any(number_of(operand, known) is None for operand in value.owner.operands):
-        return None
-    if (compute := computation(value.owner)) is not None:
-        compute(known)
-    return known.get(value)
 
 
 def pieces_along(
