@@ -42,7 +42,7 @@ class OrderedCopyPrinter:
             return f"{call('copy_to_boxes')}<{shape}>({given}, {down}, thread);"
 
         def stored() -> str:
-            loads = loads_at_once(kernel) * 3 // 4  # ptxas 13.0 spills of more
+            loads = loads_at_once(kernel) // 2  # of more, ptxas 13.0 spills up to 576 bytes: rows of 64 bytes, windows
             loads = max(FEWEST, loads // 4) if format_bytes(op.tile.type) == 1 else loads
             return f"{call('store_to_boxes')}<{shape}, {loads}>({given}, {down}, {along}, thread);"
 
