@@ -13,12 +13,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.errors import InternalError
+from treadle.compiler.errors import InternalError, Refusal
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import ALONG, MOST_IN_CLUSTER
 from treadle.dialects.cuda.tensor_maps import share_of
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._decisions import decide
 from treadle.passes._functions import function_of, launches_of_kernel
@@ -129,8 +130,9 @@ class CudaClusterPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         self._check()
-        machine = machine_of(op)
-        for kernel in lowered_kernels(op, self.kernel):
+        machine, kernels = machine_of(op), lowered_kernels(op, self.kernel)
+        self._check_along(op, kernels)
+        for kernel in kernels:
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
             if roles is None or len(launches) != 1 or kernel.cluster > 1 or (self.size and prod(self.size) == 1):
                 continue
@@ -145,6 +147,16 @@ class CudaClusterPass(ModulePass):
             raise PassFailedException(f"along is {', '.join(self.along)}; a cluster lies along one axis or two")
         if len(self.size) > 1 and len(self.size) != len(self.along):
             raise PassFailedException(f"{len(self.size)} sizes, {len(self.along)} axes: name one for each size")
+
+    def _check_along(self, module: ModuleOp, kernels: Sequence[cuda.KernelOp]) -> None:
+        """Refuse a name that nothing in the module has (Refusal). One that an array has may be no coordinate of a grid,
+        as where a size is static and one piece holds it: the pass declines then."""
+        places = sorted({place.name for kernel in kernels for place in coordinates_of(kernel)})
+        known = {*places, *_axes(module)}
+        for axis in self.along:
+            if axis not in known:
+                there = ", ".join(places) or "none"
+                raise Refusal(module, f"along names axis '{axis}', which no array has; those of grids are {there}")
 
     def _try(
         self, kernel: cuda.KernelOp, roles: cuda.RolesOp, launch: cuda.LaunchOp, machine: Machine
@@ -194,6 +206,12 @@ class CudaClusterPass(ModulePass):
     def _declined(self, subject: str, reason: Reason) -> Sequence[StepAttr]:
         asked = bool(self.size or self.along)
         return [StepAttr("decline cuda-cluster", subject, reason.law, reason.fact)] if asked else []
+
+
+def _axes(module: ModuleOp) -> set[str]:
+    """Those of all arrays."""
+    values = (value for op in module.walk() for value in (*op.operands, *op.results))
+    return {axis for value in values for axis in axes_of(value.type)}
 
 
 def _alike(kernel: cuda.KernelOp, shape: Sides) -> Mapping[cuda.TensorLoadOp, Together]:

@@ -18,6 +18,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
 from benchmarking import benchmark
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.execution import executed
 from treadle.compiler.pipeline import Options, make_pass, pipeline, run_passes
 from treadle.compiler.source import make_context, parse_module
@@ -199,6 +200,15 @@ def test_an_axis_whose_size_is_known_is_enough() -> None:
 def test_options_are_checked(options: dict[str, tuple[int, ...]], reason: str) -> None:
     with pytest.raises(PassFailedException, match=f"^{reason}"):
         make_pass(ArgSpec("cuda-cluster", options)).apply(make_context(), parse_module("builtin.module {}"))
+
+
+@pytest.mark.parametrize("machine", ["h100", "a100"])
+def test_a_name_that_no_array_has_is_refused(machine: str) -> None:
+    """Whether or not a kernel has roles; one that the grid alone lacks is declined, as other sizes may leave it out."""
+    module, passes = parse_module(PRODUCT), [*pipeline(Options(machine=machine))]
+    asked = ArgSpec("cuda-cluster", {"along": ("m", "zz")})
+    with pytest.raises(TreadleError, match="along names axis 'zz', which no array has; those of grids are m, n"):
+        run_passes(module, [asked if each.name == asked.name else each for each in passes])
 
 
 def test_an_axis_that_the_grid_lacks_is_told() -> None:

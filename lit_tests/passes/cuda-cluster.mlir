@@ -1,6 +1,6 @@
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{size=2}' --split-input-file %s | filecheck %s
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{size=2 along="m"}' --split-input-file %s | filecheck %s --check-prefix=ROWS
-// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{size=2,2 along="m","n"}' --split-input-file %s | filecheck %s --check-prefix=BOTH
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{size=2,2 along="m","n"}' --split-input-file --verify-diagnostics %s | filecheck %s --check-prefix=BOTH
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster' --split-input-file %s | filecheck %s --check-prefix=MODEL
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-cluster{kernel=uneven size=2}' --split-input-file --verify-diagnostics %s | filecheck %s --check-prefix=ONE
 
@@ -178,6 +178,8 @@ func.func @host(%A: !A, %blocks: index) {
 // -----
 
 // Of what is left of its number nobody asks: there is no other coordinate.
+
+// BOTH: along names axis 'n', which no array has; those of grids are column
 
 // ROWS-LABEL: cuda.kernel @uneven (
 // ROWS: "the grid has coordinates along column, not along m"
