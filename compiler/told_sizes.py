@@ -89,7 +89,7 @@ def _why(axis: str, size: int, told: Told, known: Mapping[str, int]) -> str:
     what = "read" if isinstance(op, ReadOp) else "regrouping"
     where = f" where {', '.join(f'{other} = {known[other]}' for other in tellers)}" if tellers else ""
     ways = [f"give {' or '.join(map(repr, tellers))} another size"] if tellers else []
-    if isinstance(op, ReadOp) and (op.is_padded or size < told.size):
+    if isinstance(op, ReadOp) and size and (op.is_padded or size < told.size):  # who asks for 0 wants no such program
         ways.append(f"write {size} in place of '?' for '{axis}' in the types")
     return (
         f"axis '{axis}' cannot have {size} elements: no argument has it, so this {what} tells its size, "

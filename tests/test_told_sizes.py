@@ -78,6 +78,11 @@ def test_a_size_that_a_read_tells_otherwise_is_refused(command: list[str], capsy
     assert "another size, or write 20 in place of '?' for 't' in the types" in said
 
 
+def test_no_program_for_empty_results_alone_is_proposed(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "run", written(rows()), "--size", "t=0").splitlines()[0]
+    assert said.endswith("tells its size, 12 where u = 6; give 'u' another size")
+
+
 def test_the_size_that_it_tells_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     file = written(rows())
     for sizes in (["t=12"], ["t=18", "u=9"], ["u=9"]):
