@@ -14,7 +14,6 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import treadle
-from treadle.compiler.cli.tune import STATED
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.main import main
@@ -33,7 +32,7 @@ from treadle.compiler.tune.alternatives import (
     sized_kernels,
 )
 from treadle.compiler.tune.gpu import check_near
-from treadle.compiler.tune.search import OWN, fastest, tune
+from treadle.compiler.tune.search import OWN, STATED, fastest, tune
 from treadle.compiler.universe import PASSES
 from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import KernelOp
@@ -324,7 +323,24 @@ def test_as_json(times: list[float], capsys: pytest.CaptureFixture[str]) -> None
 
 def test_nothing_faster(times: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", str(EXAMPLES / "softmax.mlir"), "--count", "1"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "nothing was faster than the model's choice"
+    assert capsys.readouterr().out.splitlines()[-1] == f"nothing was faster than the first, {OWN}"
+
+
+@pytest.mark.parametrize("asks", ["--replay", "--pass"])
+def test_the_first_is_called_what_it_is(
+    asks: str, times: list[float], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A derivation, or options, that a user gives is measured first, and is not the model's choice."""
+    path, written = tmp_path / "own.derivation", tmp_path / "fastest.derivation"
+    softmax = str(EXAMPLES / "softmax.mlir")
+    assert main(["explain", softmax, "--machine", "h100", "--derivation"]) == 0
+    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    given = {"--replay": str(path), "--pass": "coalescing{max-bytes=8}"}[asks]
+    assert main(["tune", softmax, "--count", "1", asks, given, "-o", str(written)]) == 0
+    own, *_, last, _ = capsys.readouterr().out.splitlines()
+    assert own == f"1.00  1e+06 us  {STATED}"
+    assert last == f"nothing was faster than the first, {STATED}"
+    assert f"{OWN}" not in written.read_text(encoding="utf-8")
 
 
 LISTED = ["tune", str(EXAMPLES / "matmul.mlir"), "--machine", "h100", *SIZES, "--count", "2", "--list"]

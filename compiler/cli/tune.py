@@ -23,10 +23,7 @@ from treadle.compiler.pipeline import pipeline, run_passes
 from treadle.compiler.progress import clear, progress
 from treadle.compiler.sizes import default_sizes, set_default_sizes
 from treadle.compiler.tune.alternatives import Alternative, left_out, sized_kernels
-from treadle.compiler.tune.search import OWN, Tried, fastest, tune
-
-STATED = "as a derivation or options state"
-"""Sizes that are not the model's choice."""
+from treadle.compiler.tune.search import OWN, STATED, Tried, fastest, tune
 
 
 def command(arguments: Namespace) -> int:
@@ -72,10 +69,11 @@ def _measure(program: Program, arguments: Namespace) -> int:
     passes = pipeline(compile_options(arguments, dict(program.sizes)))
     sizes = default_sizes(program.function) | program.sizes
     until = inf if arguments.minutes is None else monotonic() + 60 * arguments.minutes
+    own = STATED if arguments.replay or arguments.pass_options else OWN
     tried: list[Tried] = []
     with progress("measuring"):
         runs = Runs(gpu, machine, program.function, sizes)
-        for each in tune(program.module, passes, runs, arguments.count, until):
+        for each in tune(program.module, passes, runs, arguments.count, until, own):
             tried.append(each)
             if not arguments.json:
                 clear()
@@ -101,14 +99,14 @@ def derivation_text(module: ModuleOp, name: str, device: str, sizes: dict[str, i
     recorder = Recorder(sizes)
     run_passes(module.clone(), fastest(tried).passes, recorder)
     measured = "".join(f"#   {line_of(each, tried[0])}\n" for each in tried)
-    head = f"# the fastest of these on {device}, beside the model's choice:\n{measured}\n"
+    head = f"# the fastest of these on {device}, beside the first:\n{measured}\n"
     return head + recorder.text(f"derivation of @{name}")
 
 
 def _end(tried: Sequence[Tried], path: str | None) -> Iterator[str]:
     best, first = fastest(tried), tried[0]
     if best is first:
-        yield "nothing was faster than the model's choice"
+        yield f"nothing was faster than the first, {first.what}"
     elif best.seconds is not None and first.seconds is not None:
         yield f"the fastest takes {best.seconds * 1e6:.4g} us, {first.seconds / best.seconds:.2f} times as fast"
     if path is not None:

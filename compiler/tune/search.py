@@ -20,6 +20,8 @@ MARGIN = 0.01
 """What is faster by less may be so by chance."""
 
 OWN = "as the model chooses"
+STATED = "as a derivation or options state"
+"""What is measured first: the pipeline's own way, or one that a user asked for."""
 
 
 class Device(Protocol):
@@ -45,11 +47,13 @@ class Tried:
     """Whether it is the fastest so far: what is tried next differs from it."""
 
 
-def tune(module: ModuleOp, passes: Passes, device: Device, count: int, until: float = inf) -> Iterator[Tried]:
-    """Measure a program (left as it is) as these passes make it, with so many other sizes of each kernel, and without
-    each pass that may be left out. Nothing is begun after `until`, of `time.monotonic` (TreadleError: the first cannot
-    be measured)."""
-    best = Tried(OWN, passes, _seconds(module, passes, device), stays=True)
+def tune(
+    module: ModuleOp, passes: Passes, device: Device, count: int, until: float = inf, own: str = OWN
+) -> Iterator[Tried]:
+    """Measure a program (left as it is) as these passes make it (`own` says whose way it is), with so many other sizes
+    of each kernel, and without each pass that may be left out. Nothing is begun after `until`, of `time.monotonic`
+    (TreadleError: the first cannot be measured)."""
+    best = Tried(own, passes, _seconds(module, passes, device), stays=True)
     yield best
     for each in counted(list(alternatives(module, passes, count)), "ways"):
         if monotonic() > until:
