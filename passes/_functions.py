@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import Pure
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
@@ -30,6 +31,23 @@ def functions(module: ModuleOp) -> Iterator[func.FuncOp]:
 
 def kernels(function: func.FuncOp) -> list[KernelOp]:
     return list(_inside(function, KernelOp))
+
+
+def kernels_named(module: ModuleOp, name: str) -> list[tuple[func.FuncOp, KernelOp]]:
+    """The kernels, each with its function, or the one of that name (Refusal if there is none)."""
+    found = [(function, kernel) for function in functions(module) for kernel in kernels(function)]
+    named = [pair for pair in found if name in ("", pair[1].kernel_name.data)]
+    if name and not named:
+        raise Refusal(module, no_kernel(name, [kernel for _, kernel in found]))
+    return named
+
+
+def no_kernel(name: str, kernels: Iterable[KernelOp]) -> str:
+    return f"there is no kernel @{name} (kernels are {names_of(kernels)})"
+
+
+def names_of(kernels: Iterable[KernelOp]) -> str:
+    return ", ".join(f"@{kernel.kernel_name.data}" for kernel in kernels) or "none: fusion makes them"
 
 
 Kind = TypeVar("Kind", bound=Operation)

@@ -22,7 +22,7 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.dialects.hierarchy.schedule import UNDECIDED
 from treadle.passes._decisions import decide
-from treadle.passes._functions import note
+from treadle.passes._functions import names_of, note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_as_called
 from treadle.passes.kernels.roles import Refusal as NoRoles
@@ -101,9 +101,12 @@ class HierarchyChooseSizesPass(ModulePass):
             if isinstance(kernel, KernelOp) and kernel.schedule is not None and not kernel.is_expanded
         ]
         if self.kernel:
+            there = names_of(kernels)
             kernels = [kernel for kernel in kernels if kernel.kernel_name.data == self.kernel]
             if not kernels:
-                raise Refusal(op, f"there is no kernel @{self.kernel} whose sizes are to be chosen")
+                raise Refusal(
+                    op, f"there is no kernel @{self.kernel} whose sizes are to be chosen (kernels are {there})"
+                )
         schedules = [kernel.schedule for kernel in kernels if kernel.schedule is not None]
         for key, sizes in given.items():
             _check_known(op, key, sizes, {axis for schedule in schedules for axis in _axes(key, schedule)})

@@ -19,7 +19,7 @@ from treadle.dialects.cuda.sums import EVERY
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import kernels_named, label, note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes.kernels.promotion import LAW, STEP, Reason, is_worth_it, lost, why_not_needed
 from treadle.passes.streams.stages import StreamPlan
@@ -91,10 +91,7 @@ class HierarchyPromoteSumsPass(ModulePass):
         if self.every % STEP_DEPTH:
             fact = f"tensor cores add up {STEP_DEPTH} products in a step, so sums are promoted after a multiple of that"
             raise Refusal(op, f"every={self.every}: {fact}")
-        found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
-        named = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
-        if self.kernel and not named:
-            raise Refusal(op, f"there is no kernel @{self.kernel}")
+        named = kernels_named(op, self.kernel)
         if self.axis and not any(self._streams(kernel) for _, kernel in named):
             raise Refusal(
                 op, f"no kernel streams axis '{self.axis}': run streaming first, or name one that is streamed"

@@ -23,7 +23,7 @@ from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, axe
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import functions, kernels, kernels_named, label, note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_of
 from treadle.passes.expressions.reductions import keep_states_apart
@@ -124,9 +124,7 @@ class HierarchySplitStreamsPass(ModulePass):
         if self.parts and self.length:
             raise Refusal(op, f"{self.parts} parts, or parts of {self.length}: ask for one of the two")
         asked = self.parts != WHOLE and bool(self.parts or self.length or self.axis or self.kernel)
-        found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
-        chosen = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
-        plans = [(*pair, _plan(pair[1], self.axis)) for pair in chosen]
+        plans = [(*pair, _plan(pair[1], self.axis)) for pair in kernels_named(op, self.kernel)]
         if asked and not any(isinstance(plan, StreamPlan) for _, _, plan in plans):
             raise Refusal(plans[0][1] if plans else op, _refusal(plans))
         possible = [(function, kernel, plan) for function, kernel, plan in plans if isinstance(plan, StreamPlan)]
@@ -438,7 +436,7 @@ def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
 
 def _refusal(plans: Sequence[tuple[func.FuncOp, KernelOp, StreamPlan | _NotInParts | str]]) -> str:
     reasons = [f"@{kernel.kernel_name.data}: {plan}" for _, kernel, plan in plans]
-    return f"no axis can be cut into parts: {'; '.join(reasons) or 'there is no such kernel'}"
+    return f"no axis can be cut into parts: {'; '.join(reasons) or 'there is no kernel'}"
 
 
 def _size(plan: StreamPlan) -> int:

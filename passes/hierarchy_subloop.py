@@ -18,7 +18,7 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import kernels_named, label, note
 from treadle.passes._parts import part_of_kernel
 
 PASS = "hierarchy-subloop"
@@ -85,10 +85,9 @@ class HierarchySubloopPass(ModulePass):
             if self.kernel or self.size:
                 raise Refusal(op, "a subloop walks an axis: say which, as in hierarchy-subloop{axis=d}")
             return
-        found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
-        named = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
+        named = kernels_named(op, self.kernel)
         if not named:
-            raise Refusal(op, f"there is no kernel @{self.kernel}" if self.kernel else "there is no kernel")
+            raise Refusal(op, "there is no kernel: fusion makes them")
         for _, kernel in named:
             if kernel.is_expanded:
                 raise Refusal(kernel, f"the streams of {_at(kernel)} are explicit already: ask for a subloop before")

@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import kernels_named, label, note
 from treadle.passes.kernels.far_neighbours import Transposition
 from treadle.passes.kernels.transposed import transpose
 from treadle.passes.kernels.transposing import Trial
@@ -86,10 +86,7 @@ class HierarchyTransposeArraysPass(ModulePass):
     kernel: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
-        named = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
-        if self.kernel and not named:
-            raise Refusal(op, f"there is no kernel @{self.kernel}")
+        named = kernels_named(op, self.kernel)
         done = [each for pair in named for each in self._transpose(op, *pair)]
         if missing := [name for name in self.arrays if name not in done]:
             raise Refusal(

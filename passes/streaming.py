@@ -15,7 +15,7 @@ from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import functions, kernels, label, names_of, no_kernel, note
 from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes.expressions.scalars import spell
 from treadle.passes.expressions.shares import absorb_divisors
@@ -142,10 +142,9 @@ def _at(kernel: KernelOp) -> str:
 
 
 def _nothing_chosen(axis: str, kernel: str, found: list[KernelOp]) -> str:
-    names = ", ".join(_at(kernel) for kernel in found) or "none: fusion makes them"
-    if kernel:
-        return f"there is no kernel @{kernel} (kernels are {names})"
-    return f"axis '{axis}' is reduced in no kernel (kernels are {names})"
+    return (
+        no_kernel(kernel, found) if kernel else f"axis '{axis}' is reduced in no kernel (kernels are {names_of(found)})"
+    )
 
 
 def _note_laws(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> None:

@@ -14,7 +14,7 @@ from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import kernels_named, label, note
 from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes.expressions.scalars import weave
 from treadle.passes.kernels.roles import WHOLE_LIMIT, keeping_together, not_grouped, repeated_products
@@ -75,10 +75,7 @@ class TilingPass(ModulePass):
     kernel: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
-        named = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
-        if self.kernel and not named:
-            raise Refusal(op, f"there is no kernel @{self.kernel}")
+        named = kernels_named(op, self.kernel)
         chosen = [pair for pair in named if not pair[1].is_expanded and self._why_not(pair[1]) is None]
         if self.axis and not chosen:
             raise Refusal(

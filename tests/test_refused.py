@@ -15,6 +15,7 @@ from treadle.compiler.source import load_module
 EXAMPLES = Path(__file__).parents[1] / "examples"
 REFUSED = EXAMPLES / "refused"
 LINES = {"median": 8, "sort": 6}
+NO_KERNEL = "there is no kernel @f (kernels are @matmul)"
 
 
 def test_each_is_tried() -> None:
@@ -33,7 +34,18 @@ ASKED: dict[str, tuple[str, str, str, dict[str, tuple[str | int, ...]], str]] = 
     "no such value": ("matmul", "fusion", "", {"operations": ("Z",)}, "there is no operation %Z"),
     "a reduced axis in groups": ("matmul", "tiling", "%C", {"axis": ("k",)}, "axis 'k' is reduced by %C"),
     "an unknown axis in groups": ("matmul", "tiling", "@matmul", {"axis": ("z",)}, "there is no axis 'z'"),
-    "groups of no kernel": ("matmul", "tiling", "", {"axis": ("m",), "kernel": ("f",)}, "there is no kernel @f"),
+    **{
+        f"{name} of no kernel": ("matmul", name, "", {**axis, "kernel": ("f",)}, NO_KERNEL)
+        for name, axis in {
+            "hierarchy-promote-sums": {},
+            "hierarchy-split-streams": {},
+            "hierarchy-subloop": {"axis": ("k",)},
+            "hierarchy-transpose-arrays": {},
+            "streaming": {},
+            "tiling": {"axis": ("m",)},
+        }.items()
+    },
+    "sizes of no kernel": ("matmul", "hierarchy-choose-sizes", "", {"kernel": ("f",)}, "chosen (kernels are @matmul)"),
     "a weaved axis as a stream": (
         "matmul",
         "streaming",
