@@ -48,6 +48,19 @@ def test_a_file_is_made_once(tmp_path: Path) -> None:
     assert len(made) == 1
 
 
+def test_every_folder_is_told_and_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "cache"))
+    for folder in FOLDERS:
+        cached_file(cache_directory() / folder / "x", lambda target: target.write_bytes(b"code") and None)
+    assert cli.main(["cache", "--clear"]) == 0
+    head, *kinds, removed = capsys.readouterr().out.splitlines()
+    assert len({kind.partition(":")[0] for kind in kinds}) == len(FOLDERS)
+    assert head.partition(": ")[2].startswith(removed.removeprefix("removed "))
+    assert not list(entries())
+
+
 @pytest.mark.parametrize("damage", [b"", b"cod", b"evil"])
 def test_a_file_that_is_not_whole_is_made_again(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "x.so"

@@ -9,6 +9,7 @@ from treadle.runtime.cache import cache_directory, entries, limit, shrink
 
 KINDS = {
     "kernels": "compiled programs",
+    "estimates": "estimates of compiled programs",
     "emulator": "kernels compiled for the emulator",
     "cubin": "machine code of nvcc",
     "ptx": "PTX of nvcc",
