@@ -83,6 +83,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _set_machine(options),
         _set_sizes(options),
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
+        # once reductions stand alone, which say what may be absent; before axes are merged, which positions keep apart
+        _step("diagram-raise-masks"),
         # once reductions stand alone; before anything looks at axes, which finds one where there were two
         _step("diagram-merge-axes"),
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone

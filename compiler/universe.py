@@ -33,6 +33,7 @@ PASSES: dict[str, str] = {
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",
     "diagram-differentiate": "treadle.passes.diagram_differentiate:DiagramDifferentiatePass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
+    "diagram-raise-masks": "treadle.passes.diagram_raise_masks:DiagramRaiseMasksPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",
     "diagram-merge-free-axes": "treadle.passes.diagram_merge_free_axes:DiagramMergeFreeAxesPass",
     "diagram-allow-approximations": "treadle.passes.diagram_allow_approximations:DiagramAllowApproximationsPass",

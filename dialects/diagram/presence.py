@@ -3,11 +3,14 @@
 A comparison with a position x whose factor is 1 or -1, and with data that does not vary along x, is a bound of x from
 one side; a quotient of x is one if it can be solved for x. So what a condition of such comparisons leaves is some
 stretches of positions, and there is an element where one of them is not empty. Data along the axis has no such form:
-`seg[x] == seg[q]` may hold anywhere. Nor has a remainder, `x % 16 == 0`."""
+`seg[x] == seg[q]` may hold anywhere. Nor has a remainder, `x % 16 == 0`.
+
+Some conditions leave an element of *every* row, whatever the sizes that are known only at launch: `x <= q` leaves
+x = 0, as no position q is below 0. `is_in_every_row` decides that, in one direction: "no" says nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -15,6 +18,7 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import AtLeastZero, Atom, Both, Condition, Linear, terms_of
+from treadle.dialects.diagram.linear import ends_of
 from treadle.dialects.diagram.solved import solved
 
 MOST = 16
@@ -45,6 +49,29 @@ def stretches(conditions: Iterable[Condition], axis: str, over: Sequence[str] = 
         return None
     found = [_stretch(forms, axis) for forms in choices]
     return None if None in found else tuple(each for each in found if each is not None)
+
+
+def is_in_every_row(
+    conditions: Iterable[Condition],
+    axis: str,
+    over: Sequence[str],
+    size: int,
+    ends: Callable[[Atom], tuple[int, int]],
+) -> bool:
+    """Whether all conditions hold at some position along `axis`, which has at least `size` (above 0), in every row
+    along `over`, for any positions and data within their `ends` (the least and the largest): there is a stretch that is
+    always there. (Rows that have each a stretch of another form are not found.)"""
+    whole = Both(tuple(conditions))
+    if any(not _is_known(term, axis, over) for term in terms_of(whole)):
+        return False
+    found = [_stretch(forms, axis) for forms in _choices(whole) or ()]
+    return any(each is not None and _is_always_there(each, size, ends) for each in found)
+
+
+def _is_always_there(stretch: Stretch, size: int, ends: Callable[[Atom], tuple[int, int]]) -> bool:
+    lows, highs = [Linear(), *stretch.lows], [Linear({}, size - 1), *stretch.highs]
+    apart = [high.plus(low, -1) for low in lows for high in highs]
+    return all(ends_of(form, ends)[0] >= 0 for form in (*apart, *stretch.gates))
 
 
 def _is_known(term: Atom, axis: str, over: Sequence[str]) -> bool:

@@ -257,6 +257,12 @@ def kinds_of(expression: Expression, given: Mapping[Key, Kinds] | None = None, k
     return _Walk(given or {}, keys or Keys()).of(expression) - _UNSAID
 
 
+def sure_kinds_of(expression: Expression, given: Mapping[Key, Kinds], keys: Keys) -> Kinds:
+    """The same where something must be known: of what is divided by zero all is possible."""
+    kinds = _Walk(given, keys).of(expression)
+    return ANY if kinds & _UNSAID else kinds
+
+
 def truths_of(condition: Expression, given: Mapping[Key, Kinds], keys: Keys | None = None) -> frozenset[bool]:
     """What a condition may be, where some parts of it are known to be of some kinds."""
     return _Walk(given, keys or Keys()).truths(condition)

@@ -1,0 +1,255 @@
+"""What a choice in a map asks of positions, as the text of a condition (`dialects.diagram.condition`).
+
+A map compares integers that are made of positions (`diagram.index`) and sizes: sums, products with constants, and
+quotients and remainders by constants, in the forms in which `//` and `%` are written as well as shifts and bits. Truth
+values may be integers in between, 0 or 1, as PyTorch's masks are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, i1, i32
+from xdsl.ir import Operation, SSAValue
+
+from treadle.dialects.diagram import ExtentOp, FillOp, IndexOp
+from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.linear import Atom, leaves_64_bits, quotient_of, remainder_of, spelled
+from treadle.passes.expressions.inner import inner_expression
+from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node, is_number, leaves
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The text of a condition, and the sizes that it names."""
+
+    text: str
+    join: str = field(default="", compare=False)
+    """`and` or `or`, if that is what the text joins last."""
+    inputs: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    axes: frozenset[str] = frozenset()
+    """Those whose positions it compares."""
+
+
+def asked(expression: Expression, *, negated: bool = False) -> Asked | None:
+    """What a truth value (i1) asks of positions, or its negation; None where it asks for something else."""
+    expression = opened(expression)
+    if not isinstance(expression, Node) or expression.type != i1:
+        return None
+    if expression.kind is arith.CmpiOp:
+        return _comparison(expression, negated)
+    if len(expression.operands) != 2:
+        return None
+    left, right = expression.operands
+    if expression.kind is arith.XOrIOp and (rest := _other_than(1, left, right)) is not None:
+        return asked(rest, negated=not negated)
+    if expression.kind in (arith.AndIOp, arith.OrIOp):
+        both = (expression.kind is arith.AndIOp) != negated
+        return _joined("and" if both else "or", asked(left, negated=negated), asked(right, negated=negated))
+    return None
+
+
+def opened(expression: Expression) -> Expression:
+    """What positions alone say is part of whatever reads it: the expression behind the names of such maps."""
+    while isinstance(expression, Leaf) and is_of_positions(expression):
+        owner, inner = expression.value.owner, inner_expression(expression.value)
+        if isinstance(owner, FillOp):
+            return Constant(owner.value)
+        if inner is None:
+            break
+        expression = inner
+    return expression
+
+
+def is_of_positions(expression: Expression) -> bool:
+    """Whether an expression is made of positions, sizes and constants alone."""
+    return all(_is_position(leaf.value) for leaf in leaves(expression))
+
+
+def _is_position(value: SSAValue) -> bool:
+    if isinstance(value.owner, IndexOp | ExtentOp | FillOp):
+        return True
+    inner = inner_expression(value)
+    return inner is not None and is_of_positions(inner)
+
+
+# -- truth values ----------------------------------------------------------------------------------
+
+_PREDICATES = ("==", "!=", "<", "<=", ">", ">=")
+"""Of `arith.cmpi`, by their numbers, but those of integers without a sign."""
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+_HOLDS = {(">", 0): True, ("!=", 0): True, ("==", 1): True, (">=", 1): True}
+_HOLDS |= {("<=", 0): False, ("==", 0): False, ("!=", 1): False, ("<", 1): False}
+"""Whether 1 is what is asked for where 0 or 1 is compared with a number."""
+
+
+def _comparison(node: Node, negated: bool) -> Asked | None:
+    predicate = node.properties["predicate"]
+    assert isinstance(predicate, IntegerAttr)
+    if predicate.value.data >= len(_PREDICATES):
+        return None
+    relation = _PREDICATES[predicate.value.data]
+    left, right = map(opened, node.operands)
+    for one, other, said in ((left, right, relation), (right, left, _TURNED[relation])):
+        if isinstance(other, Constant) and (holds := _HOLDS.get((said, int(other.number)))) is not None:
+            truth = _truth(one, negated=holds == negated)
+            if truth is not None:
+                return truth
+    forms = linear(left), linear(right)
+    if forms[0] is None or forms[1] is None:
+        return None
+    return _compared(forms[0], _OPPOSITE[relation] if negated else relation, forms[1])
+
+
+def _truth(expression: Expression, *, negated: bool) -> Asked | None:
+    """What an integer that is 0 or 1 asks where it is 1; None if it is not told to be such a one."""
+    expression = opened(expression)
+    if not isinstance(expression, Node) or not expression.operands:
+        return None
+    kind, operands = expression.kind, expression.operands
+    if kind is arith.SelectOp and {_whole(each) for each in operands[1:]} == {0, 1}:
+        return asked(operands[0], negated=negated != (_whole(operands[1]) == 0))
+    if kind in (arith.ExtSIOp, arith.ExtUIOp) and expression.type == i32:
+        is_bit = operands[0].type == i1
+        return (asked if is_bit and kind is arith.ExtUIOp else _truth)(operands[0], negated=negated)
+    if kind in _BOTH or kind in _ONE:
+        join = "and" if (kind in _BOTH) != negated else "or"
+        return _joined(join, *(_truth(each, negated=negated) for each in operands))
+    is_other = kind is arith.SubiOp and is_number(opened(operands[0]), 1)
+    rest = operands[1] if is_other else _other_than(1, *operands) if kind is arith.XOrIOp else None
+    return None if rest is None else _truth(rest, negated=not negated)
+
+
+_BOTH: tuple[type[Operation], ...] = (arith.MuliOp, arith.AndIOp, arith.MinSIOp)
+_ONE: tuple[type[Operation], ...] = (arith.MaxSIOp, arith.OrIOp)
+"""Of 0 and 1, that both are 1, and that one is."""
+
+
+def _other_than(number: int, left: Expression, right: Expression) -> Expression | None:
+    """What is joined with a constant (of one bit, 1 may be read as -1)."""
+    for one, other in ((left, right), (right, left)):
+        found = _whole(one)
+        if found is not None and (found == number or (one.type == i1 and abs(found) == number)):
+            return other
+    return None
+
+
+def _joined(join: str, left: Asked | None, right: Asked | None) -> Asked | None:
+    if left is None or right is None:
+        return None
+    parts = [f"({each.text})" if each.join not in ("", join) else each.text for each in (left, right)]
+    return Asked(f" {join} ".join(parts), join, {**left.inputs, **right.inputs}, left.axes | right.axes)
+
+
+def _compared(left: Linear, relation: str, right: Linear) -> Asked | None:
+    if leaves_64_bits(left.plus(right, -1).plus(Linear({}, 1))):
+        return None
+    atoms = list(dict.fromkeys([*left.atoms, *right.atoms]))
+    inputs = {_name_of(atom): atom for atom in atoms if isinstance(atom, SSAValue)}
+    axes = frozenset(atom for atom in atoms if isinstance(atom, str))
+    return Asked(f"{spelled(left, _name_of)} {relation} {spelled(right, _name_of)}", "", inputs, axes)
+
+
+def _name_of(atom: Atom) -> str:
+    """An axis by its name, a size by a name that no axis has: only axes of the program are short."""
+    if isinstance(atom, SSAValue):
+        assert isinstance(atom.owner, ExtentOp)
+        return f"size_of_{atom.owner.axis.data}"
+    return str(atom)
+
+
+# -- integers --------------------------------------------------------------------------------------
+
+
+def linear(expression: Expression) -> Linear | None:
+    """An integer as a form of positions and sizes; None if it is something else."""
+    expression = opened(expression)
+    match expression:
+        case Constant() if expression.type == i32:
+            return Linear({}, int(expression.number))
+        case Leaf(value=SSAValue(owner=IndexOp(axis=axis))):
+            return Linear({axis: 1})
+        case Leaf(value=SSAValue(owner=ExtentOp()) as size):
+            return Linear({size: 1})
+        case Node() if expression.type == i32:
+            return _of_operation(expression)
+        case _:
+            return None
+
+
+def _of_operation(node: Node) -> Linear | None:
+    if (divided := _modulo(node)) is not None:
+        return divided
+    if len(node.operands) != 2:
+        return None
+    left, right = map(linear, node.operands)
+    if left is None or right is None:
+        return None
+    if node.kind in (arith.AddiOp, arith.SubiOp):
+        return left.plus(right, 1 if node.kind is arith.AddiOp else -1)
+    if node.kind is arith.MuliOp and not (left.terms and right.terms):
+        return left.times(right.constant) if left.terms else right.times(left.constant)
+    return None if right.terms else _by_number(node.kind, left, right.constant)
+
+
+def _by_number(kind: type[Operation], form: Linear, number: int) -> Linear | None:
+    """A form shifted, divided, or cut to its lowest bits, by a constant."""
+    if kind is arith.ShLIOp and 0 <= number < 31:
+        return form.times(1 << number)
+    if kind is arith.ShRSIOp and 0 <= number < 31:
+        return quotient_of(form, 1 << number)
+    if kind is arith.FloorDivSIOp and number > 0:
+        return quotient_of(form, number)
+    if kind is arith.AndIOp and number > 0 and (number + 1).bit_count() == 1:
+        return remainder_of(form, number + 1)
+    return None
+
+
+def _modulo(node: Node) -> Linear | None:
+    """`a % n` as it is written where signs may differ: the remainder `r` of `a / n`, which has the sign of `a`, or
+    `r + n` if it is below zero."""
+    match node:
+        case Node(kind=arith.SelectOp, operands=(test, Node(kind=arith.AddiOp, operands=(rest, added)), other)):
+            pass
+        case _:
+            return None
+    if rest is not other or not isinstance(rest, Node) or rest.kind is not arith.RemSIOp:
+        return None
+    divided, divisor = linear(rest.operands[0]), _whole(rest.operands[1])
+    if divided is None or divisor is None or divisor <= 0 or _whole(added) != divisor:
+        return None
+    return remainder_of(divided, divisor) if _is_below_zero(test, rest, divisor) else None
+
+
+def _is_below_zero(test: Expression, rest: Node, divisor: int) -> bool:
+    """Whether a test is `rest != 0 and (rest < 0) != (divisor < 0)`."""
+    match test:
+        case Node(kind=arith.AndIOp, operands=(differs, Node(kind=arith.XOrIOp, operands=(below, turned)))):
+            is_constant = isinstance(turned, Node) and _compares(turned, "<", 0, constant=divisor)
+            return _compares(differs, "!=", 0, rest) and _compares(below, "<", 0, rest) and is_constant
+        case _:
+            return False
+
+
+def _compares(
+    test: Expression, relation: str, number: int, of: Expression | None = None, *, constant: int | None = None
+) -> bool:
+    if not isinstance(test, Node) or test.kind is not arith.CmpiOp:
+        return False
+    predicate, (left, right) = test.properties["predicate"], test.operands
+    assert isinstance(predicate, IntegerAttr)
+    is_it = left is of if of is not None else _whole(left) == constant
+    return is_it and predicate.value.data == _PREDICATES.index(relation) and _whole(right) == number
+
+
+def _whole(expression: Expression) -> int | None:
+    """The number of an integer constant."""
+    expression = opened(expression)
+    is_whole = isinstance(expression, Constant) and isinstance(expression.attribute, IntegerAttr)
+    return int(expression.number) if is_whole else None
+
+
+__all__ = ["Asked", "asked", "is_of_positions", "linear", "opened"]
