@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -15,7 +15,7 @@ from treadle.dialects.diagram import FillOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._functions import erase_unused, functions, kernels, label, note, replace
-from treadle.passes.expressions.scalars import Constant, Expression, Leaf, build_map
+from treadle.passes.expressions.scalars import Constant, Expression, Leaf, build_map, substitute
 from treadle.passes.masks.choices import Choice, Chooser, choosers
 from treadle.passes.masks.identities import identities
 
@@ -89,20 +89,24 @@ def _raise_masks(function: func.FuncOp, block: Block) -> None:
     if not found:
         return
     raised, refused = identities(block, found)
-    for chooser in found.values():
-        chosen = [choice for choice in chooser.choices if choice in raised]
-        if chosen:
-            _raise(function, chooser, chosen)
+    written: dict[SSAValue, SSAValue] = {}
+    for map, chooser in found.items():
+        if chosen := [choice for choice in chooser.choices if choice in raised]:
+            before = map.result
+            written[before] = _raise(function, chooser, chosen, written)
     for choice, reason in refused.items():
         subject = f"the choice of {label(choice.map.result)} by '{choice.condition.text}'"
         note(function, f"decline {PASS}", subject, LAW, reason)
 
 
-def _raise(function: func.FuncOp, chooser: Chooser, choices: Sequence[Choice]) -> None:
-    """Put a condition behind a map in the place of choices in it."""
+def _raise(
+    function: func.FuncOp, chooser: Chooser, choices: Sequence[Choice], written: Mapping[SSAValue, SSAValue]
+) -> SSAValue:
+    """Put a condition behind a map in the place of choices in it; `written` stands for arrays that are no more."""
     op = chooser.map
     before = list(op.inputs)
-    made, value = _computed(chooser.where((), choices), op)
+    kept = substitute(chooser.where((), choices), lambda leaf: Leaf(written.get(leaf.value, leaf.value)))
+    made, value = _computed(kept, op)
     by_text = {choice.condition.text: choice.condition for choice in choices}
     known = {where.condition.text.data for where in absences_of([value]) if not where.inputs}
     for condition in by_text.values():
@@ -117,6 +121,7 @@ def _raise(function: func.FuncOp, chooser: Chooser, choices: Sequence[Choice]) -
     texts = " and ".join(f"'{text}'" for text in by_text)
     fills = " and ".join(dict.fromkeys(f"{choice.fill.number:g}" for choice in choices))
     note(function, PASS, f"{label(value)} where {texts}", LAW, f"elsewhere {fills}, which no reduction of it counts")
+    return value
 
 
 def _computed(expression: Expression, op: Operation) -> tuple[list[Operation], SSAValue]:

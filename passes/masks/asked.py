@@ -13,8 +13,10 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i1, i32
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ExtentOp, FillOp, IndexOp
+from treadle.dialects.diagram import CastOp, ExtentOp, FillOp, IndexOp
+from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.formats import BYTES
 from treadle.dialects.diagram.linear import Atom, leaves_64_bits, quotient_of, remainder_of, spelled
 from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node, is_number, leaves
@@ -51,15 +53,23 @@ def asked(expression: Expression, *, negated: bool = False) -> Asked | None:
 
 
 def opened(expression: Expression) -> Expression:
-    """What positions alone say is part of whatever reads it: the expression behind the names of such maps."""
+    """The expression behind the names of maps of positions: what these say is part of whatever reads it. A cast that
+    may change a number stays."""
     while isinstance(expression, Leaf) and is_of_positions(expression):
-        owner, inner = expression.value.owner, inner_expression(expression.value)
+        owner = expression.value.owner
         if isinstance(owner, FillOp):
             return Constant(owner.value)
-        if inner is None:
+        inner = inner_expression(expression.value)
+        if inner is None or (isinstance(owner, CastOp) and not is_of_whole_numbers(owner)):
             break
         expression = inner
     return expression
+
+
+def is_of_whole_numbers(cast: CastOp) -> bool:
+    """Whether a cast widens integers, or does nothing."""
+    source, target = format_of(cast.operand.type), format_of(cast.result.type)
+    return source == target or (str(source) in BYTES and target == i32)
 
 
 def is_of_positions(expression: Expression) -> bool:
@@ -116,6 +126,8 @@ def _truth(expression: Expression, *, negated: bool) -> Asked | None:
         is_bit = operands[0].type == i1
         return (asked if is_bit and kind is arith.ExtUIOp else _truth)(operands[0], negated=negated)
     if kind in _BOTH or kind in _ONE:
+        if (rest := _other_than(1 if kind in _BOTH else 0, *operands)) is not None:
+            return _truth(rest, negated=negated)
         join = "and" if (kind in _BOTH) != negated else "or"
         return _joined(join, *(_truth(each, negated=negated) for each in operands))
     is_other = kind is arith.SubiOp and is_number(opened(operands[0]), 1)

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.condition import Condition, read_condition, resolved
+from treadle.dialects.diagram.formats import holds, known_format
 from treadle.dialects.diagram.linear import Atom, Read
+from treadle.passes.expressions.inner import is_saturating
 from treadle.passes.expressions.scalars import (
+    CASTS,
     Constant,
     Expression,
     Leaf,
     Node,
+    convert,
     expression_of,
     forgets_absences,
     inside_out,
@@ -24,7 +28,6 @@ from treadle.passes.expressions.scalars import (
     product,
     substitute,
     total,
-    walk,
 )
 from treadle.passes.masks.asked import Asked, asked, is_of_positions, opened
 
@@ -92,21 +95,34 @@ def choosers(block: Block) -> dict[MapOp, Chooser]:
     return found
 
 
-def _is_part(op: MapOp) -> bool:
-    is_read_by_maps = all(isinstance(use.operation, MapOp) for use in op.result.uses)
-    return is_read_by_maps and is_of_positions(Leaf(op.result))
+def _is_part(op: MapOp | CastOp) -> bool:
+    """Whether it is of positions alone, and only maps read it that then have it as a part."""
+    readers = [use.operation for use in op.result.uses]
+    is_read = all(isinstance(each, MapOp) or (isinstance(each, CastOp) and _is_part(each)) for each in readers)
+    return is_read and is_of_positions(Leaf(op.result))
 
 
 def _unfolded(leaf: Leaf) -> Expression:
     """What a leaf is, if it is of positions alone."""
+    owner = leaf.value.owner
+    if isinstance(owner, CastOp) and is_of_positions(leaf):
+        return _cast(_unfolded(Leaf(owner.operand)), leaf)
     part = opened(leaf)
     return part if isinstance(part, Leaf | Constant) else substitute(part, _unfolded)
 
 
+def _cast(inner: Expression, leaf: Leaf) -> Expression:
+    """What is cast, in the format of a leaf; the leaf, where that is no operation of a map."""
+    source, target = known_format(inner.type), known_format(leaf.type)
+    if inner.type == leaf.type:
+        return inner
+    if source is None or target is None or not source.is_float or not target.is_float or is_saturating(leaf):
+        return leaf
+    return Node(arith.ExtFOp if holds(leaf.type, inner.type) else arith.TruncFOp, (inner,), leaf.type)
+
+
 def _choices(op: MapOp, expression: Expression) -> Iterator[Choice]:
-    for node in walk(expression):
-        if not isinstance(node, Node) or node.kind is not arith.SelectOp:
-            continue
+    for node in _selects(expression):
         condition, yes, no = node.operands
         sides = _sides(yes, no)
         if sides is None:
@@ -115,6 +131,22 @@ def _choices(op: MapOp, expression: Expression) -> Iterator[Choice]:
         told = asked(condition, negated=kept is no)
         if told is not None and told.axes:
             yield Choice(op, node, told, kept, fill)
+
+
+def _selects(expression: Expression) -> Iterator[Node]:
+    """The choices of an expression, but for those that only say what another one asks of positions."""
+    seen: set[Expression] = set()
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if part in seen or not isinstance(part, Node):
+            continue
+        seen.add(part)
+        waiting += part.operands
+        if part.kind is arith.SelectOp:
+            yield part
+            if is_of_positions(part.operands[0]):
+                waiting.remove(part.operands[0])
 
 
 def _sides(yes: Expression, no: Expression) -> tuple[Expression, Constant] | None:
@@ -145,8 +177,10 @@ def _made(part: Node, operands: tuple[Expression, ...]) -> Expression:
     changed = [new for new, old in zip(operands, part.operands, strict=True) if new is not old]
     if not changed:
         return part
-    is_constant = any(isinstance(each, Constant) for each in changed)
-    if is_constant and part.kind in _WITHOUT_NEUTRAL and part.type == operands[0].type == operands[1].type:
+    constant = next((each for each in changed if isinstance(each, Constant)), None)
+    if constant is not None and part.kind in CASTS and constant.number in (0, 1):
+        return convert(constant, part.type)
+    if constant is not None and part.kind in _WITHOUT_NEUTRAL and part.type == operands[0].type == operands[1].type:
         return _WITHOUT_NEUTRAL[part.kind](*operands)
     return Node(part.kind, operands, part.type, part.properties, part.hint, part.location)
 

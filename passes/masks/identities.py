@@ -90,9 +90,11 @@ def identities(block: Block, found: Mapping[MapOp, Chooser]) -> tuple[list[Choic
     while True:
         following = Following(block, found)
         following.run()
-        refused |= {choice: why for choice, why in following.failed.items() if choice in following.reduced}
+        # What fails by itself leaves elements to rows that others leave none: these are asked again.
+        failed = following.failed or following.in_empty_rows
+        refused |= {choice: why for choice, why in failed.items() if choice in following.reduced}
         choices = [choice for chooser in found.values() for choice in chooser.choices]
-        left = [each for each in choices if each in following.reduced and each not in following.failed]
+        left = [each for each in choices if each in following.reduced and each not in failed]
         if len(left) == len(choices):
             return left, refused
         found = {map: chooser.of(left) for map, chooser in found.items()}
@@ -106,6 +108,8 @@ class Following:
     choosers: Mapping[MapOp, Chooser]
     failed: dict[Choice, str] = field(default_factory=dict["Choice", str])
     """Those that cannot be conditions, and why."""
+    in_empty_rows: dict[Choice, str] = field(default_factory=dict["Choice", str])
+    """Those that could be if each row had an element that all of them keep, and where one may have none."""
     reduced: set[Choice] = field(default_factory=set["Choice"])
     """Those of which a reduction along one of their axes was met."""
 
@@ -200,14 +204,16 @@ class Following:
             return
         finite, any_ = self._where_left_out(summand, given, text)
         identity = OF_NOTHING.get(kind_of(op.result), frozenset())
-        if not finite <= identity or not any_ <= identity | NAN:
-            self._fail(over, self._why(op, (finite if not finite <= identity else any_) - identity))
-
-    def _why(self, op: Reduction, kinds: Kinds) -> str:
-        kind = kind_of(op.result)
-        said = f"{NAMES.get(kind, kind)} {label(op.result)} takes it, where it may be {_spelled(kinds)}"
+        wrong = finite - identity or any_ - identity - NAN
+        if not wrong:
+            return
+        reason = f"{NAMES[kind_of(op.result)]} {label(op.result)} takes it, where it may be {_spelled(wrong)}"
         source = next((self.unsure[each] for each in operands_of(op) if each in self.unsure), None)
-        return said if source is None else f"{said}: a row of {label(source)} may have no other element"
+        if source is None or wrong != NAN:
+            self._fail(over, reason)
+        else:
+            reason = f"{reason}: a row of {label(source)} may have no other element"
+            self.in_empty_rows |= {each: reason for each in over if each not in self.in_empty_rows}
 
     def _reduced(self, op: Reduction, summand: Expression, given: Mapping[SSAValue, Elements]) -> Kinds:
         """What a reduction is of elements that are kept, if there are any."""
