@@ -13,6 +13,7 @@ from mutations import MUTATIONS
 
 PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/mutants.mlir": ({},),
+    "tests/programs/masked_by_choice.mlir": ({}, {"q": 3}),
     "tests/programs/cascades.mlir": ({},),
     "examples/attention_backward.mlir": ({},),
     "tests/programs/negative_scale.mlir": ({},),
@@ -102,6 +103,10 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
 )
 """What no law allows: a program, a pass, what is asked of it, and the reason in its answer."""
 FIRST = {
+    **dict.fromkeys(
+        ("diagram_raise_masks", "passes/masks/asked", "passes/masks/choices", "passes/masks/identities"),
+        "tests/programs/masked_by_choice.mlir",
+    ),
     "passes/axes/joins": "tests/programs/sum_of_maxima.mlir",
     "passes/axes/merge": "tests/programs/free_axes.mlir",
     "passes/streams/neutral": "tests/programs/safe_rows.mlir",

@@ -31,6 +31,48 @@ MUTATIONS: dict[str, Mutation] = {
         "self.axis.get(axis, axis)) for axis in new.over_axes",
         "axis) for axis in new.over_axes",
     ),
+    # Choices by positions that become conditions.
+    "masks: every row has an element": (
+        "passes/masks/identities",
+        "if self._is_in_every_row(op, ",
+        "if True or self._is_in_every_row(op, ",
+    ),
+    "masks: any number is an identity": (
+        "passes/masks/identities",
+        "wrong = finite - identity or any_ - identity - NAN",
+        "wrong = frozenset()",
+    ),
+    "masks: only NaN is none": (
+        "passes/masks/identities",
+        "wrong = finite - identity or any_ - identity - NAN",
+        "wrong = finite & NAN",
+    ),
+    "masks: what is returned may be absent": (
+        "passes/masks/identities",
+        'self._fail_all(given, "it is returned"',
+        'self._fail_all({}, "it is returned"',
+    ),
+    "masks: whatever is chosen is kept": (
+        "passes/masks/choices",
+        "told = asked(condition, negated=kept is no)",
+        "told = asked(condition)",
+    ),
+    "masks: a scale is forgotten": (
+        "diagram_raise_masks",
+        "kept = substitute(chooser.where((), choices), ",
+        "kept = substitute(choices[0].kept, ",
+    ),
+    "masks: later is not before": ("passes/masks/asked", '"<=": ">", ">": "<=",', '"<=": ">", ">": "<",'),
+    "masks: both are one": (
+        "passes/masks/asked",
+        "both = (expression.kind is arith.AndIOp) != negated",
+        "both = expression.kind is arith.AndIOp",
+    ),
+    "masks: a shift by one more": (
+        "passes/masks/asked",
+        "return quotient_of(form, 1 << number)",
+        "return quotient_of(form, 2 << number)",
+    ),
     "merge-axes: a sum of maxima is one over all": (
         "passes/axes/joins",
         "return inner if kind == op.kind.data and len(formats) == 1",

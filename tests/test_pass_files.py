@@ -41,6 +41,7 @@ LAYERS = [
     ["axes", "expressions", "factors", "streams", "kernels", "products"],
     ["staging", "loops", "warps", "grids"],
     ["expressions", "staging", "loops", "warps", "speculation"],
+    ["expressions", "masks"],
     ["linalg"],
     ["expressions", "gradients"],
 ]

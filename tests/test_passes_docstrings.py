@@ -17,6 +17,7 @@ from treadle.compiler.universe import PASSES, loader
 NAMES = (
     "diagram-differentiate",
     "diagram-expand-laws",
+    "diagram-raise-masks",
     "diagram-merge-axes",
     "diagram-hoist-factors",
     "diagram-compose-maps",

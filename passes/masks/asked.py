@@ -2,7 +2,7 @@
 
 A map compares integers that are made of positions (`diagram.index`) and sizes: sums, products with constants, and
 quotients and remainders by constants, in the forms in which `//` and `%` are written as well as shifts and bits. Truth
-values may be integers in between, 0 or 1, as PyTorch's masks are."""
+values may be numbers in between, 0 or 1, as PyTorch's masks are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.formats import BYTES
 from treadle.dialects.diagram.linear import Atom, leaves_64_bits, quotient_of, remainder_of, spelled
 from treadle.passes.expressions.inner import inner_expression
-from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node, is_number, leaves
+from treadle.passes.expressions.scalars import CASTS, Constant, Expression, Leaf, Node, leaves
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def asked(expression: Expression, *, negated: bool = False) -> Asked | None:
     expression = opened(expression)
     if not isinstance(expression, Node) or expression.type != i1:
         return None
-    if expression.kind is arith.CmpiOp:
+    if expression.kind in (arith.CmpiOp, arith.CmpfOp):
         return _comparison(expression, negated)
     if len(expression.operands) != 2:
         return None
@@ -91,20 +91,21 @@ _PREDICATES = ("==", "!=", "<", "<=", ">", ">=")
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
+_OF_FLOATS = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 6: "!="}
+"""Of `arith.cmpf`; those that hold of NaN, too, have the numbers from 8 on."""
+
 _HOLDS = {(">", 0): True, ("!=", 0): True, ("==", 1): True, (">=", 1): True}
 _HOLDS |= {("<=", 0): False, ("==", 0): False, ("!=", 1): False, ("<", 1): False}
 """Whether 1 is what is asked for where 0 or 1 is compared with a number."""
 
 
 def _comparison(node: Node, negated: bool) -> Asked | None:
-    predicate = node.properties["predicate"]
-    assert isinstance(predicate, IntegerAttr)
-    if predicate.value.data >= len(_PREDICATES):
+    relation = _relation(node)
+    if relation is None:
         return None
-    relation = _PREDICATES[predicate.value.data]
     left, right = map(opened, node.operands)
     for one, other, said in ((left, right, relation), (right, left, _TURNED[relation])):
-        if isinstance(other, Constant) and (holds := _HOLDS.get((said, int(other.number)))) is not None:
+        if isinstance(other, Constant) and (holds := _HOLDS.get((said, other.number))) is not None:
             truth = _truth(one, negated=holds == negated)
             if truth is not None:
                 return truth
@@ -114,36 +115,46 @@ def _comparison(node: Node, negated: bool) -> Asked | None:
     return _compared(forms[0], _OPPOSITE[relation] if negated else relation, forms[1])
 
 
+def _relation(node: Node) -> str | None:
+    predicate = node.properties["predicate"]
+    assert isinstance(predicate, IntegerAttr)
+    number = predicate.value.data
+    if node.kind is arith.CmpfOp:
+        return _OF_FLOATS.get(number % 7) if number < 15 else None
+    return _PREDICATES[number] if number < len(_PREDICATES) else None
+
+
 def _truth(expression: Expression, *, negated: bool) -> Asked | None:
-    """What an integer that is 0 or 1 asks where it is 1; None if it is not told to be such a one."""
+    """What a number that is 0 or 1 asks where it is 1; None if it is not told to be such a one."""
     expression = opened(expression)
     if not isinstance(expression, Node) or not expression.operands:
         return None
     kind, operands = expression.kind, expression.operands
-    if kind is arith.SelectOp and {_whole(each) for each in operands[1:]} == {0, 1}:
-        return asked(operands[0], negated=negated != (_whole(operands[1]) == 0))
-    if kind in (arith.ExtSIOp, arith.ExtUIOp) and expression.type == i32:
+    if kind is arith.SelectOp and {_number(each) for each in operands[1:]} == {0, 1}:
+        return asked(operands[0], negated=negated != (_number(operands[1]) == 0))
+    if kind in _WIDER:
         is_bit = operands[0].type == i1
-        return (asked if is_bit and kind is arith.ExtUIOp else _truth)(operands[0], negated=negated)
+        return (asked if is_bit and kind is not arith.ExtSIOp else _truth)(operands[0], negated=negated)
     if kind in _BOTH or kind in _ONE:
         if (rest := _other_than(1 if kind in _BOTH else 0, *operands)) is not None:
             return _truth(rest, negated=negated)
         join = "and" if (kind in _BOTH) != negated else "or"
         return _joined(join, *(_truth(each, negated=negated) for each in operands))
-    is_other = kind is arith.SubiOp and is_number(opened(operands[0]), 1)
+    is_other = kind in (arith.SubiOp, arith.SubfOp) and _number(operands[0]) == 1
     rest = operands[1] if is_other else _other_than(1, *operands) if kind is arith.XOrIOp else None
     return None if rest is None else _truth(rest, negated=not negated)
 
 
-_BOTH: tuple[type[Operation], ...] = (arith.MuliOp, arith.AndIOp, arith.MinSIOp)
-_ONE: tuple[type[Operation], ...] = (arith.MaxSIOp, arith.OrIOp)
+_BOTH: tuple[type[Operation], ...] = (arith.MuliOp, arith.AndIOp, arith.MinSIOp, arith.MulfOp, arith.MinimumfOp)
+_ONE: tuple[type[Operation], ...] = (arith.MaxSIOp, arith.OrIOp, arith.MaximumfOp)
 """Of 0 and 1, that both are 1, and that one is."""
+_WIDER: tuple[type[Operation], ...] = (arith.ExtSIOp, arith.ExtUIOp, arith.SIToFPOp, arith.UIToFPOp, *CASTS)
 
 
 def _other_than(number: int, left: Expression, right: Expression) -> Expression | None:
     """What is joined with a constant (of one bit, 1 may be read as -1)."""
     for one, other in ((left, right), (right, left)):
-        found = _whole(one)
+        found = _number(one)
         if found is not None and (found == number or (one.type == i1 and abs(found) == number)):
             return other
     return None
@@ -255,6 +266,12 @@ def _compares(
     assert isinstance(predicate, IntegerAttr)
     is_it = left is of if of is not None else _whole(left) == constant
     return is_it and predicate.value.data == _PREDICATES.index(relation) and _whole(right) == number
+
+
+def _number(expression: Expression) -> float | None:
+    """The number of a constant."""
+    expression = opened(expression)
+    return expression.number if isinstance(expression, Constant) else None
 
 
 def _whole(expression: Expression) -> int | None:
