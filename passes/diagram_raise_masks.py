@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from treadle.dialects.diagram import FillOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of
-from treadle.passes._functions import erase_unused, functions, kernels, label, note, replace
+from treadle.passes._functions import erase_unused, fresh_hint, functions, kernels, label, note, replace
 from treadle.passes.expressions.scalars import Constant, Expression, Leaf, build_map, substitute
 from treadle.passes.masks.choices import Choice, Chooser, choosers
 from treadle.passes.masks.identities import identities
@@ -132,6 +132,7 @@ def _computed(expression: Expression, op: Operation) -> tuple[list[Operation], S
     if isinstance(expression, Constant) and axes_of(result.type):
         made: Operation = FillOp(expression.attribute, result.type)
     else:
-        made = build_map(expression, result.type, result.name_hint, op.location)
+        made = build_map(expression, result.type, location=op.location)
+    made.results[0].name_hint = fresh_hint(result, result.name_hint)
     made.location = op.location
     return [made], made.results[0]
