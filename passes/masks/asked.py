@@ -94,8 +94,9 @@ _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OF_FLOATS = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 6: "!="}
 """Of `arith.cmpf`; those that hold of NaN, too, have the numbers from 8 on."""
 
-_HOLDS = {(">", 0): True, ("!=", 0): True, ("==", 1): True, (">=", 1): True}
-_HOLDS |= {("<=", 0): False, ("==", 0): False, ("!=", 1): False, ("<", 1): False}
+_IF_ONE = ((">", 0), ("!=", 0), ("==", 1), (">=", 1))
+_IF_ZERO = (("<=", 0), ("==", 0), ("!=", 1), ("<", 1))
+_HOLDS: dict[tuple[str, float], bool] = {**dict.fromkeys(_IF_ONE, True), **dict.fromkeys(_IF_ZERO, False)}
 """Whether 1 is what is asked for where 0 or 1 is compared with a number."""
 
 
@@ -277,8 +278,9 @@ def _number(expression: Expression) -> float | None:
 def _whole(expression: Expression) -> int | None:
     """The number of an integer constant."""
     expression = opened(expression)
-    is_whole = isinstance(expression, Constant) and isinstance(expression.attribute, IntegerAttr)
-    return int(expression.number) if is_whole else None
+    if isinstance(expression, Constant) and isinstance(expression.attribute, IntegerAttr):
+        return int(expression.number)
+    return None
 
 
 __all__ = ["Asked", "asked", "is_of_positions", "linear", "opened"]
