@@ -237,3 +237,71 @@ def test_the_length_of_a_mask_is_no_width() -> None:
         torch.testing.assert_close(made(x, given), function(x, given))
     assert report.taken
     assert not report.anew, report
+
+
+# -- masks that are written out ----------------------------------------------------------------------
+
+
+def scores(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    places = torch.arange(x.shape[-2])
+    return x @ x.transpose(-2, -1) * 0.3, places[:, None], places
+
+
+def filled(x: torch.Tensor) -> torch.Tensor:
+    s, q, k = scores(x)
+    return torch.softmax(s.masked_fill(~(k <= q), -torch.inf), -1) @ x
+
+
+def window(x: torch.Tensor) -> torch.Tensor:
+    s, q, k = scores(x)
+    return torch.softmax(torch.where((q - k >= 0) & (q - k < 5), s, -torch.inf), -1) @ x
+
+
+def triangle(x: torch.Tensor) -> torch.Tensor:
+    s, _, _ = scores(x)
+    return torch.softmax(s.masked_fill(torch.tril(torch.ones(s.shape[-2:])) == 0, -torch.inf), -1) @ x
+
+
+def added(x: torch.Tensor) -> torch.Tensor:
+    s, _, _ = scores(x)
+    return torch.softmax(s + torch.triu(torch.full(s.shape[-2:], -torch.inf), 1), -1) @ x
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """One mask, in two layers."""
+    _, q, k = scores(x)
+    seen = k <= q
+    for _ in range(2):
+        s, _, _ = scores(x)
+        x = torch.softmax(s.masked_fill(~seen, -torch.inf), -1) @ x
+    return x
+
+
+def least(x: torch.Tensor) -> torch.Tensor:
+    s, q, k = scores(x)
+    return torch.softmax(s.masked_fill(~(k <= q), torch.finfo(s.dtype).min), -1) @ x
+
+
+def without_first(x: torch.Tensor) -> torch.Tensor:
+    """The first row sees nothing, and is NaN."""
+    s, q, k = scores(x)
+    return torch.softmax(s.masked_fill(k >= q, -torch.inf), -1) @ x
+
+
+def raised(report: Report) -> int:
+    steps = [step for each in report.taken for step in each.kernel.derivation]
+    return sum(step.rewrite == "diagram-raise-masks" for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("function", "conditions"),
+    [(filled, 1), (window, 1), (triangle, 1), (added, 1), (twice, 2), (least, 0), (without_first, 0)],
+)
+def test_a_mask_that_is_written_out_is_a_condition(function: Any, conditions: int) -> None:
+    report = Report()
+    backend = make_backend(Options.of({"backend": "interpreter"}), report.graphs.append)
+    x = torch.randn(2, 2, LENGTH, WIDTH)
+    with torch.no_grad():
+        found, wanted = torch.compile(function, backend=backend)(x), function(x)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5, equal_nan=True)
+    assert raised(report) == conditions

@@ -1,9 +1,10 @@
 # pyright: standard
-"""Masks of positions are made again for each softmax under them: a kernel that holds the positions need not read the
-mask, and does not visit tiles of which it leaves nothing. Models make a mask once, for all layers."""
+"""Masks of positions are made again for each softmax, or choice of -inf, under them: a kernel that holds the positions
+need not read the mask, and does not visit tiles of which it leaves nothing. Models make a mask once, for all layers."""
 
 from __future__ import annotations
 
+from math import isinf
 from typing import Any
 
 import torch
@@ -23,13 +24,28 @@ SAID = {
 """Operations that conditions have a word for."""
 
 
+NUMBERS = {aten.full.default, aten.scalar_tensor.default}
+
+
 def ask_again(graph: Graph) -> None:
-    """Write what masks are made of positions before each softmax that is taken under one."""
+    """Write what masks are made of positions before each softmax that is taken under one, and before each choice that
+    puts an infinity in the place of what one leaves out."""
     for softmax in graph.find_nodes(op="call_function", target=torch.ops.treadle.masked_softmax.default):
         scores, mask = softmax.args
         with graph.inserting_before(softmax):
             softmax.args = (scores, _again(graph, mask, {}))
+    for choice in graph.find_nodes(op="call_function", target=aten.where.self):
+        mask, *sides = choice.args
+        if any(map(_is_infinite, sides)):
+            with graph.inserting_before(choice):
+                choice.args = (_again(graph, mask, {}), *sides)
     graph.eliminate_dead_code()
+
+
+def _is_infinite(node: Any) -> bool:
+    """Whether it is one number that is infinite, as `masked_fill` becomes a choice between scores and -inf."""
+    number: Any = node.args[-1] if isinstance(node, Node) and node.target in NUMBERS else None
+    return isinstance(number, float) and isinf(number)
 
 
 def _again(graph: Graph, node: Node, known: dict[Node, Node]) -> Node:
