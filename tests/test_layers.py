@@ -21,7 +21,14 @@ ALLOWED = {
         "dialects",
         "runtime",
     },
-    "compiler/printer": {"compiler.errors", "compiler.layouts", "compiler.primitives", "compiler.printer", "dialects"},
+    "compiler/printer": {
+        "compiler.errors",
+        "compiler.execution",
+        "compiler.layouts",
+        "compiler.primitives",
+        "compiler.printer",
+        "dialects",
+    },
     "compiler/layouts": {"compiler.layouts", "dialects"},
     "treadle/language": {"compiler.errors", "dialects", "language", "runtime", "treadle"},
 }
