@@ -69,11 +69,18 @@ def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool)
     return _one(results)
 
 
-def judge(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> tuple[Verdict, ...]:
-    """Run, and compare with the reference (TreadleError)."""
+def judge(
+    kernel: Compiled,
+    arguments: Sequence[Any],
+    backend: str,
+    checks: bool,
+    with_conditions: Callable[[ModuleOp], ModuleOp | None],
+) -> tuple[Verdict, ...]:
+    """Run, and compare with the reference (TreadleError); `with_conditions` as `verify` takes it."""
     place, arrays = _place(backend), _arrays(kernel, arguments)
     results = _run(kernel, arrays, place, checks)
-    return verify(kernel.program, arrays, results, place, coarse=_coarse(kernel, place, checks))
+    coarse = _coarse(kernel, place, checks)
+    return verify(kernel.program, arrays, results, place, coarse=coarse, with_conditions=with_conditions)
 
 
 def _coarse(kernel: Compiled, place: str, checks: bool) -> float | None:

@@ -13,7 +13,7 @@ beyond them is not called wrong for that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -79,6 +79,8 @@ class Verdict:
     """The scale of the whole reference; where that is 0, any finite tolerance tells."""
     is_likely: bool = False
     """Whether the tolerances are those of independent roundings: the worst case has none that says anything."""
+    is_of_conditions: bool = False
+    """Whether it is by what masks leave out, which the formula multiplies by zero."""
     typical: float = 0.0
     """The tolerance that half of the elements do not exceed."""
     note: str = ""
@@ -108,6 +110,7 @@ class Verdict:
             )
         unknown = f", {self.unchecked} of {self.elements} elements without a bound" if self.unchecked else ""
         unknown += ", if roundings are independent" if self.is_likely else ""
+        unknown += ", of what masks leave: elsewhere are infinities or NaNs" if self.is_of_conditions else ""
         if self.is_loose:
             share = 100 * self.typical / self.scale
             unknown += f"; loose: half of the tolerances are above {share:.0f} % of the scale, {_short(self.scale)}"
@@ -134,6 +137,16 @@ def _likely(strict: Verdict, likely: Verdict) -> Verdict:
     return replace(likely, is_likely=True)
 
 
+def _of_conditions(strict: Verdict, other: Verdict) -> Verdict:
+    """In place of a verdict that something is wrong, one that it is right of what masks leave."""
+    return replace(other, is_of_conditions=True) if strict.wrong and not other.wrong else strict
+
+
+def _is_finite(given: Input | float | int) -> bool:
+    array = np.asarray(given)
+    return array.dtype.kind in "biu" or bool(np.isfinite(array.astype(np.float64)).all())
+
+
 def verify(
     module: ModuleOp,
     inputs: Sequence[Input | float | int],
@@ -143,12 +156,15 @@ def verify(
     function: str | None = None,
     sizes: Mapping[str, int] | None = None,
     coarse: float | None = None,
+    with_conditions: Callable[[ModuleOp], ModuleOp | None] | None = None,
 ) -> tuple[Verdict, ...]:
     """Compare `outputs`, one for each result, with the reference for `inputs`.
 
     `module` is the algorithm as it was before its streams were expanded: its formats give the tolerance. `coarse` says
     how many products of 8 bits tensor cores added up with few bits (`Session`); where nothing is said, on a GPU and in
-    the emulator they may have added up all."""
+    the emulator they may have added up all. `with_conditions` gives the same program with conditions for masks that
+    are written out, None if it has none: of inputs that are not finite the formula multiplies by zero what these leave
+    out."""
     entry = entry_function(module, function)
     digits = (inf if backend in ("gpu", "emulator") else 0) if coarse is None else coarse
     types = entry.function_type.outputs.data
@@ -156,7 +172,7 @@ def verify(
         raise at(entry, f"gives {len(types)} results, {len(outputs)} are compared")
     arrays = [np.asarray(output) for output in outputs]
 
-    def verdicts(lenient: bool, likely: bool = False) -> tuple[Verdict, ...]:
+    def verdicts(lenient: bool, likely: bool = False, module: ModuleOp = module) -> tuple[Verdict, ...]:
         references = run_with_bounds(
             module, inputs, function=function, sizes=sizes, coarse=digits, lenient=lenient, likely=likely
         )
@@ -167,6 +183,10 @@ def verify(
     found = verdicts(lenient=False)
     if any(verdict.wrong for verdict in found):
         found = tuple(other if one.wrong else one for one, other in zip(found, verdicts(lenient=True), strict=True))
+    is_wrong = any(verdict.wrong for verdict in found) and not all(map(_is_finite, inputs))
+    if is_wrong and with_conditions is not None and (raised := with_conditions(module)) is not None:
+        others = verdicts(lenient=True, module=raised)
+        found = tuple(_of_conditions(one, other) for one, other in zip(found, others, strict=True))
     if any(verdict.unverifiable for verdict in found):
         found = tuple(map(_likely, found, verdicts(lenient=False, likely=True)))
     return found

@@ -208,7 +208,10 @@ class Kernel:
     def verify(self, *arrays: Any, backend: str = "auto", checks: bool = True, **named: Any) -> tuple[Any, ...]:
         """Run, and compare with the float64 reference: a `Verdict` for each result, whose `ok` says whether it is
         within the tolerance that the formats allow, and whose text is the line that `treadle run` prints."""
-        return _calls().judge(self, self._in_order(arrays, named) if named else arrays, backend, checks)
+        from treadle.compiler.conditions import with_conditions
+
+        given = self._in_order(arrays, named) if named else arrays
+        return _calls().judge(self, given, backend, checks, with_conditions)
 
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         return in_order(self.name, [argument.name for argument in self.arguments], arrays, named)

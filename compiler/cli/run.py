@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from treadle.compiler.cli.inputs import inputs_of
 from treadle.compiler.cli.program import Printing, compile_options, load_program
 from treadle.compiler.cli.story import derivation_lines, schedule_lines
+from treadle.compiler.conditions import with_conditions
 from treadle.compiler.derivation.story import Story
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
@@ -65,7 +66,15 @@ class Execution:
 
     def judge(self, outputs: Outputs, backend: str) -> tuple[Verdict, ...]:
         with progress("computing the float64 reference"):
-            return verify(self.algorithm, self.inputs, outputs, backend, sizes=self.sizes, coarse=self._coarse(backend))
+            return verify(
+                self.algorithm,
+                self.inputs,
+                outputs,
+                backend,
+                sizes=self.sizes,
+                coarse=self._coarse(backend),
+                with_conditions=with_conditions,
+            )
 
     def _coarse(self, backend: str) -> float | None:
         """As `verify` takes it."""

@@ -6,20 +6,23 @@ values may be numbers in between, 0 or 1, as PyTorch's masks are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import inf
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i1, i32
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ExtentOp, FillOp, IndexOp
+from treadle.dialects.diagram import CastOp, ExtentOp, FillOp, IndexOp, MapOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.formats import BYTES
 from treadle.dialects.diagram.linear import Atom, leaves_64_bits, quotient_of, remainder_of, spelled
 from treadle.passes.expressions.inner import inner_expression
-from treadle.passes.expressions.scalars import CASTS, Constant, Expression, Leaf, Node, leaves
+from treadle.passes.expressions.scalars import CASTS, Constant, Expression, Leaf, Node, inside_out, leaves
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,51 @@ def is_of_whole_numbers(cast: CastOp) -> bool:
 
 
 def is_of_positions(expression: Expression) -> bool:
-    """Whether an expression is made of positions, sizes and constants alone."""
-    return all(_is_position(leaf.value) for leaf in leaves(expression))
+    """Whether an expression is made of positions, sizes and constants alone, of the block that is looked at."""
+    known = _POSITIONS.get()
+    return all(leaf.value in known for leaf in leaves(expression))
 
 
-def _is_position(value: SSAValue) -> bool:
-    if isinstance(value.owner, IndexOp | ExtentOp | FillOp):
-        return True
-    inner = inner_expression(value)
-    return inner is not None and is_of_positions(inner)
+MOST_PARTS = 1000
+"""Of what is made of positions. All of it is followed part by part, however often a part is used: a mask has a few."""
+
+_POSITIONS: ContextVar[Mapping[SSAValue, int]] = ContextVar("positions", default={})  # noqa: B039 (nobody changes it)
+
+
+@contextmanager
+def positions_of(block: Block) -> Generator[None]:
+    """Look at a block: find its arrays that are made of positions, sizes and constants alone, in one walk."""
+    parts: dict[SSAValue, int] = {}
+    for op in block.ops:
+        if isinstance(op, IndexOp | ExtentOp | FillOp):
+            parts[op.result] = 1
+        elif isinstance(op, CastOp | MapOp) and (count := _parts(op, parts)) <= MOST_PARTS:
+            parts[op.result] = count
+    token = _POSITIONS.set(parts)
+    try:
+        yield
+    finally:
+        _POSITIONS.reset(token)
+
+
+def _parts(op: CastOp | MapOp, known: Mapping[SSAValue, int]) -> float:
+    """Of how many parts the result of an operation is made, each counted as often as it is used; infinite if it is made
+    of something else than what is known."""
+    if op.operands and known.keys().isdisjoint(op.operands):
+        return inf
+    inner = inner_expression(op.result)
+    if inner is None or any(leaf.value not in known for leaf in leaves(inner)):
+        return inf
+    parts: dict[Expression, int] = {}
+    for part in inside_out(inner):
+        match part:
+            case Leaf():
+                parts[part] = known[part.value]
+            case Node():
+                parts[part] = 1 + sum(parts[operand] for operand in part.operands)
+            case Constant():
+                parts[part] = 1
+    return 1 + parts[inner]
 
 
 # -- truth values ----------------------------------------------------------------------------------
@@ -283,4 +322,4 @@ def _whole(expression: Expression) -> int | None:
     return None
 
 
-__all__ = ["Asked", "asked", "is_of_positions", "linear", "opened"]
+__all__ = ["Asked", "asked", "is_of_positions", "linear", "opened", "positions_of"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, MapOp
+from treadle.dialects.diagram import CastOp, IndexOp, MapOp
 from treadle.dialects.diagram.condition import Condition, read_condition, resolved
 from treadle.dialects.diagram.formats import holds, known_format
 from treadle.dialects.diagram.linear import Atom, Read
@@ -29,7 +29,7 @@ from treadle.passes.expressions.scalars import (
     substitute,
     total,
 )
-from treadle.passes.masks.asked import Asked, asked, is_of_positions, opened
+from treadle.passes.masks.asked import Asked, asked, is_of_positions, opened, positions_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,13 @@ class Chooser:
 def choosers(block: Block) -> dict[MapOp, Chooser]:
     """The maps of a block that choose by positions. What is of positions alone is no map to look at, unless
     something else than a map reads it: those that do have it as a part."""
-    found: dict[MapOp, Chooser] = {}
+    if not any(isinstance(op, IndexOp) for op in block.ops):
+        return {}
+    with positions_of(block):
+        return dict(_choosers(block))
+
+
+def _choosers(block: Block) -> Iterator[tuple[MapOp, Chooser]]:
     for op in block.ops:
         if not isinstance(op, MapOp) or not is_plain(op) or _is_part(op):
             continue
@@ -91,8 +97,7 @@ def choosers(block: Block) -> dict[MapOp, Chooser]:
             continue
         expression = substitute(expression, _unfolded)
         if choices := tuple(_choices(op, expression)):
-            found[op] = Chooser(op, choices, expression)
-    return found
+            yield op, Chooser(op, choices, expression)
 
 
 def _is_part(op: MapOp | CastOp) -> bool:
