@@ -36,12 +36,17 @@ REFUSED = {
 }
 
 
+UNDEFINED = {"masked_by_choice": "rows of it are NaN, and so are their gradients"}
+
+
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_a_gradient_is_what_differences_say(path: Path) -> None:
     module = raised(load_module(str(path)))
     function = entry_function(module)
     if not any(is_float(type) for type in function.function_type.inputs):
         pytest.skip("no argument of floats")
+    if path.stem in UNDEFINED:
+        pytest.skip(UNDEFINED[path.stem])
     if path.stem in REFUSED:
         with pytest.raises(TreadleError, match=REFUSED[path.stem]):
             differentiated(module)

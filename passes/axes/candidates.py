@@ -94,8 +94,8 @@ class Candidates:
 
     def why_not(self, pair: Pair) -> str | None:
         """Why two axes are not one; None if they are."""
-        if all(pair[0] not in axes_of(argument.type) for argument in self.block.args):
-            return "no argument tells how long they are"
+        if all(pair[0] not in axes_of(argument.type) for argument in self.block.args if argument.uses.get_length()):
+            return "no argument that is used tells how long they are"
         if (reason := self.why_apart(pair)) is not None:
             return reason
         return next((reason for op in self.ops if (reason := _why_not_alike(op, pair)) is not None), None)
