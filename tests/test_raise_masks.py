@@ -225,6 +225,31 @@ def test_what_only_puts_identities_is_a_condition(name: str) -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
 
 
+WRAPPING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "product": (lambda x, q: 300_000_000 * x <= q, True),
+    "product within 32 bits": (lambda x, q: 200_000_000 * x <= q, False),
+    "sum": (lambda x, q: x + 2_147_483_640 >= q, True),
+    "shares": (lambda x, q: (300_000_000 * x) // 4 <= q, True),
+    "remainders": (lambda x, q: (300_000_000 * x) % 7 <= q, True),
+    "lowest bits": (lambda x, q: (300_000_001 * x + q) % 8 <= 3, False),
+    "there and back": (lambda x, q: 300_000_000 * x - 299_999_999 * x <= q, False),
+}
+"""What maps ask of 9 positions in 32 bits, and whether these wrap around there."""
+
+
+@pytest.mark.parametrize("name", WRAPPING)
+def test_integers_that_wrap_around_are_no_condition(name: str) -> None:
+    """Conditions are about whole numbers."""
+    asks, wraps = WRAPPING[name]
+    module = traced(lambda S, V: tl.contract(tl.where(asks(*positions(S)), S, 0.0), V, over="x"))
+    after = raised(module)
+    assert bool(texts(after)) != wraps
+    random = np.random.default_rng(1)
+    S, V = (random.standard_normal(shape).astype(np.float32) for shape in ((9, 9), (9, 3)))
+    for wanted, got in zip(results(module, S, V), results(after, S, V), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", STAYS)
 def test_what_is_no_identity_stays(name: str) -> None:
     program, reason = STAYS[name]

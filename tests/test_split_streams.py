@@ -176,7 +176,8 @@ def test_what_is_asked_for_in_vain_is_refused(options: dict[str, tuple[int | str
     specs = list(pipeline(Options()))
     before = specs[: [spec.name for spec in specs].index(PASS)]
     with pytest.raises(
-        TreadleError, match=r"cannot be (9999 parts|cut into parts of -?\d+)|no axis can be cut|no kernel @g|one of the two"
+        TreadleError,
+        match=r"cannot be (9999 parts|cut into parts of -?\d+)|no axis can be cut|no kernel @g|one of the two",
     ):
         run_passes(module, [*before, ArgSpec(PASS, options)])
 

@@ -2,11 +2,14 @@
 
 A map compares integers that are made of positions (`diagram.index`) and sizes: sums, products with constants, and
 quotients and remainders by constants, in the forms in which `//` and `%` are written as well as shifts and bits. Truth
-values may be numbers in between, 0 or 1, as PyTorch's masks are."""
+values may be numbers in between, 0 or 1, as PyTorch's masks are.
+
+Maps compute in 32 bits, which wrap around; conditions say what is so of whole numbers. So what is compared or divided
+must stay within 32 bits, for all positions that there may be."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,10 +20,10 @@ from xdsl.dialects.builtin import IntegerAttr, i1, i32
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ExtentOp, FillOp, IndexOp, MapOp
-from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.formats import BYTES
-from treadle.dialects.diagram.linear import Atom, leaves_64_bits, quotient_of, remainder_of, spelled
+from treadle.dialects.diagram.linear import Atom, ends_of, leaves_64_bits, quotient_of, remainder_of, spelled
 from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.scalars import CASTS, Constant, Expression, Leaf, Node, inside_out, leaves
 
@@ -150,7 +153,7 @@ def _comparison(node: Node, negated: bool) -> Asked | None:
             if truth is not None:
                 return truth
     forms = linear(left), linear(right)
-    if forms[0] is None or forms[1] is None:
+    if forms[0] is None or forms[1] is None or _wraps(left, forms[0]) or _wraps(right, forms[1]):
         return None
     return _compared(forms[0], _OPPOSITE[relation] if negated else relation, forms[1])
 
@@ -226,6 +229,32 @@ def _name_of(atom: Atom) -> str:
 
 # -- integers --------------------------------------------------------------------------------------
 
+MOST_POSITIONS = 2**28
+"""Of an axis whose size is known only at launch: a few of them may be added and multiplied within 32 bits."""
+
+
+def _wraps(expression: Expression, form: Linear) -> bool:
+    """Whether an integer may leave 32 bits at some positions, where a map computes it. What is added to it on the way
+    makes no difference, as numbers that wrap around are still equal up to multiples of 2^32."""
+    sizes = dict(_positions(expression))
+
+    def ends(atom: Atom) -> tuple[int, int]:
+        size = sizes.get(atom, DYNAMIC) if isinstance(atom, str) else DYNAMIC
+        return (0, MOST_POSITIONS) if size == DYNAMIC else (0, max(size - 1, 0))
+
+    low, high = ends_of(form, ends)
+    return low < -(2**31) or high >= 2**31
+
+
+def _positions(expression: Expression) -> Iterator[tuple[str, int]]:
+    """The axes whose positions an expression is made of, with their sizes."""
+    for leaf in leaves(expression):
+        inner = opened(leaf)
+        if inner is not leaf:
+            yield from _positions(inner)
+        elif isinstance(owner := leaf.value.owner, IndexOp):
+            yield owner.axis, sizes_of(leaf.value.type)[owner.axis]
+
 
 def linear(expression: Expression) -> Linear | None:
     """An integer as a form of positions and sizes; None if it is something else."""
@@ -255,7 +284,13 @@ def _of_operation(node: Node) -> Linear | None:
         return left.plus(right, 1 if node.kind is arith.AddiOp else -1)
     if node.kind is arith.MuliOp and not (left.terms and right.terms):
         return left.times(right.constant) if left.terms else right.times(left.constant)
-    return None if right.terms else _by_number(node.kind, left, right.constant)
+    if right.terms or (node.kind in _DIVIDES and _wraps(node.operands[0], left)):
+        return None
+    return _by_number(node.kind, left, right.constant)
+
+
+_DIVIDES: tuple[type[Operation], ...] = (arith.ShRSIOp, arith.FloorDivSIOp)
+"""Not the lowest bits, which no multiple of 2^32 changes."""
 
 
 def _by_number(kind: type[Operation], form: Linear, number: int) -> Linear | None:
@@ -283,6 +318,8 @@ def _modulo(node: Node) -> Linear | None:
         return None
     divided, divisor = linear(rest.operands[0]), _whole(rest.operands[1])
     if divided is None or divisor is None or divisor <= 0 or _whole(added) != divisor:
+        return None
+    if _wraps(rest.operands[0], divided):
         return None
     return remainder_of(divided, divisor) if _is_below_zero(test, rest, divisor) else None
 
