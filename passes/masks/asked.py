@@ -87,13 +87,13 @@ def is_of_positions(expression: Expression) -> bool:
 MOST_PARTS = 1000
 """Of what is made of positions. All of it is followed part by part, however often a part is used: a mask has a few."""
 
-_POSITIONS: ContextVar[Mapping[SSAValue, int]] = ContextVar("positions", default={})  # noqa: B039 (nobody changes it)
+_POSITIONS: ContextVar[Mapping[SSAValue, float]] = ContextVar("positions", default={})  # noqa: B039 (nobody changes it)
 
 
 @contextmanager
 def positions_of(block: Block) -> Generator[None]:
     """Look at a block: find its arrays that are made of positions, sizes and constants alone, in one walk."""
-    parts: dict[SSAValue, int] = {}
+    parts: dict[SSAValue, float] = {}
     for op in block.ops:
         if isinstance(op, IndexOp | ExtentOp | FillOp):
             parts[op.result] = 1
@@ -106,7 +106,7 @@ def positions_of(block: Block) -> Generator[None]:
         _POSITIONS.reset(token)
 
 
-def _parts(op: CastOp | MapOp, known: Mapping[SSAValue, int]) -> float:
+def _parts(op: CastOp | MapOp, known: Mapping[SSAValue, float]) -> float:
     """Of how many parts the result of an operation is made, each counted as often as it is used; infinite if it is made
     of something else than what is known."""
     if op.operands and known.keys().isdisjoint(op.operands):
@@ -114,7 +114,7 @@ def _parts(op: CastOp | MapOp, known: Mapping[SSAValue, int]) -> float:
     inner = inner_expression(op.result)
     if inner is None or any(leaf.value not in known for leaf in leaves(inner)):
         return inf
-    parts: dict[Expression, int] = {}
+    parts: dict[Expression, float] = {}
     for part in inside_out(inner):
         match part:
             case Leaf():
