@@ -35,6 +35,7 @@ PASSES: dict[str, str] = {
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-raise-masks": "treadle.passes.diagram_raise_masks:DiagramRaiseMasksPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",
+    "diagram-find-ranges": "treadle.passes.diagram_find_ranges:DiagramFindRangesPass",
     "diagram-merge-free-axes": "treadle.passes.diagram_merge_free_axes:DiagramMergeFreeAxesPass",
     "diagram-allow-approximations": "treadle.passes.diagram_allow_approximations:DiagramAllowApproximationsPass",
     "diagram-expand-approximations": "treadle.passes.diagram_expand_approximations:DiagramExpandApproximationsPass",

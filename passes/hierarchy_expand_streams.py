@@ -31,13 +31,14 @@ from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, Select
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
+from treadle.passes.expressions.conditions import inputs_of, spelled
 from treadle.passes.expressions.reductions import keep_states_apart
 from treadle.passes.kernels.near import comes_to_shared
 from treadle.passes.streams.limits import LimitWriter, spell_range
 from treadle.passes.streams.ranges import Search
 from treadle.passes.streams.repairs import hint_of, location_of
 from treadle.passes.streams.searches import Ends
-from treadle.passes.streams.selections import Selection, inputs_of, room_of, spell_selection, spelled
+from treadle.passes.streams.selections import Selection, room_of, spell_selection
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.stream import Scope, StreamParts
 from treadle.passes.streams.visits import Visits, visits_of

@@ -380,8 +380,8 @@ MUTATIONS: dict[str, Mutation] = {
         "    condition = Both(parts[0]) if len(parts) == 1 else",
         "    condition = Either(()) if len(parts) == 1 else",
     ),
-    "selections: compared the other way round": (
-        "passes/streams/selections",
+    "conditions: compared the other way round": (
+        "passes/expressions/conditions",
         '            return f"{_side(form, -1, names)} <= {_side(form, 1, names)}"',
         '            return f"{_side(form, 1, names)} <= {_side(form, -1, names)}"',
     ),

@@ -43,9 +43,9 @@ from treadle.dialects.diagram.linear import leaves_64_bits
 from treadle.dialects.diagram.presence import stretches
 from treadle.dialects.diagram.solved import solved
 from treadle.dialects.hierarchy import PieceOp
+from treadle.passes.expressions.conditions import spelled
 from treadle.passes.streams.limits import LimitWriter
 from treadle.passes.streams.ranges import Knowledge, Range, every_of, some_of
-from treadle.passes.streams.selections import spelled
 from treadle.passes.streams.visits import Visits
 from treadle.runtime.interpreter.scalars import BINARY
 

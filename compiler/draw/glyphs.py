@@ -120,11 +120,13 @@ def _(op: SelectOp) -> Glyph:
 def _(op: WhereOp) -> Glyph:
     """Weaved over the axes whose positions do not matter."""
     text, own = op.condition.text.data, axes_of(op.result.type)
+    known = [f" {word} {each.text.data}" for word, each in op.told.items() if each is not op.condition]
     told = {axis for t in terms_of(op.condition.condition) for axis in (t.axes if isinstance(t, Read) else (t,))}
     axes = tuple(axis for axis in own if axis in told) or own[-1:]
+    about = f"where {text}{','.join(known)}"
     if len(text) <= LONGEST:
-        return Glyph(text, "map", axes, f"where {text}")
-    return Glyph("where", "map", axes, f"where {text}", f"where {text}")
+        return Glyph(text, "map", axes, about)
+    return Glyph("where", "map", axes, about, f"where {text}")
 
 
 @_glyph.register

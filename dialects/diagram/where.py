@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -52,6 +53,15 @@ class WhereOp(DiagramOperation):
     %W = diagram.where %S if "x < len[b]" with (len = %len : !len) : !S
     %W = diagram.where %S if "x <= q and ((q - x) % 128 == 0 or q - x < 128)" : !S
     ```
+
+    Of data, a program may know more than the condition says. It holds only where `within` does, and wherever
+    `throughout` does; both are over the same positions and inputs. Streams take that for granted, to leave pieces out
+    and to test no element of others, and the interpreter checks it.
+
+    ```
+    %W = diagram.where %S if "of_x[x] == of_q[q]" within "first[q] <= x and x < end[q]"
+        throughout "first[q] <= x and x < whole[q]" with (of_x = %of_x : !x, of_q = %of_q : !q, ..) : !S
+    ```
     """
 
     name = "diagram.where"
@@ -59,6 +69,8 @@ class WhereOp(DiagramOperation):
     operand = operand_def()
     inputs = var_operand_def()
     condition = prop_def(ConditionAttr)
+    within = opt_prop_def(ConditionAttr)
+    throughout = opt_prop_def(ConditionAttr)
     names = prop_def(ArrayAttr[StringAttr])
     result = result_def()
 
@@ -70,25 +82,61 @@ class WhereOp(DiagramOperation):
         condition: ConditionAttr | str,
         inputs: Mapping[str, SSAValue] | None = None,
         result_type: Attribute | None = None,
+        within: ConditionAttr | str | None = None,
+        throughout: ConditionAttr | str | None = None,
     ):
-        if isinstance(condition, str):
-            condition = ConditionAttr(condition)
         inputs = inputs or {}
         super().__init__(
             operands=[operand, list(inputs.values())],
-            properties={"condition": condition, "names": ArrayAttr(StringAttr(name) for name in inputs)},
+            properties={
+                "condition": _as_attribute(condition),
+                "within": _as_attribute(within),
+                "throughout": _as_attribute(throughout),
+                "names": ArrayAttr(StringAttr(name) for name in inputs),
+            },
             result_types=[SSAValue.get(operand).type if result_type is None else result_type],
         )
 
     @property
     def holds(self) -> Condition:
         """The condition over positions and the values of its inputs."""
+        return self._resolved(self.condition)
+
+    @property
+    def may_hold(self) -> Condition:
+        """What holds wherever the condition does, as far as it is known."""
+        return self.holds if self.within is None else self._resolved(self.within)
+
+    @property
+    def surely_holds(self) -> Condition:
+        """What the condition holds wherever it does, as far as it is known."""
+        return self.holds if self.throughout is None else self._resolved(self.throughout)
+
+    @property
+    def told(self) -> dict[str, ConditionAttr]:
+        """All that it says, by the names of its properties."""
+        every = {"condition": self.condition, "within": self.within, "throughout": self.throughout}
+        return {name: each for name, each in every.items() if each is not None}
+
+    @property
+    def asked(self) -> dict[str, SSAValue]:
+        """The inputs that the condition itself asks, by name: all, where no more is known than it says."""
+        named = {name.data: value for name, value in zip(self.names, self.inputs, strict=True)}
+        terms = (term for term in terms_of(self.condition.condition) if not isinstance(term, SSAValue))
+        read = {term.name if isinstance(term, Read) else term for term in terms}
+        return {name: value for name, value in named.items() if name in read}
+
+    def of(self, value: SSAValue) -> Self:
+        """The elements of another array at which it holds; of which no more is known."""
+        return type(self)(value, self.condition, self.asked)
+
+    def _resolved(self, condition: ConditionAttr) -> Condition:
         named = {name.data: value for name, value in zip(self.names, self.inputs, strict=True)}
 
         def value(term: Atom) -> SSAValue | None:
             return None if isinstance(term, SSAValue) else named.get(term if isinstance(term, str) else term.name)
 
-        return resolved(self.condition.condition, value)
+        return resolved(condition.condition, value)
 
     def verify_(self) -> None:
         self.check_arrays()
@@ -107,7 +155,7 @@ class WhereOp(DiagramOperation):
                 raise VerifyException(f"input '{name}' of a condition has elements {format_of(value.type)}, not i32")
             if missing := [axis for axis in axes_of(value.type) if axis not in axes]:
                 raise VerifyException(f"input '{name}' has axis '{missing[0]}', which the array has not")
-        read = dict.fromkeys(terms_of(self.condition.condition))
+        read = dict.fromkeys(term for each in self.told.values() for term in terms_of(each.condition))
         for term in read:
             self._check_term(term, names, axes)
         used = {term.name if isinstance(term, Read) else term for term in read}
@@ -133,11 +181,14 @@ class WhereOp(DiagramOperation):
         operand = parser.parse_unresolved_operand()
         parser.parse_keyword("if")
         condition = parser.parse_str_literal()
+        within = _parse_known(parser, "within")
+        throughout = _parse_known(parser, "throughout")
         inputs = parse_inputs(parser)
         attributes = parse_attributes(parser)
         type = parser.parse_type()
         result_type = parser.parse_type() if parser.parse_optional_punctuation("->") is not None else type
-        op = cls(parser.resolve_operand(operand, type), condition, inputs, result_type)
+        operand = parser.resolve_operand(operand, type)
+        op = cls(operand, condition, inputs, result_type, within, throughout)
         op.attributes |= attributes
         return op
 
@@ -146,8 +197,19 @@ class WhereOp(DiagramOperation):
         printer.print_operand(self.operand)
         printer.print_string(" if ")
         printer.print_string_literal(self.condition.text.data)
+        for word, known in list(self.told.items())[1:]:
+            printer.print_string(f" {word} ")
+            printer.print_string_literal(known.text.data)
         print_inputs(printer, ((name.data, value) for name, value in zip(self.names, self.inputs, strict=True)))
         print_types(printer, self, (self.operand.type,))
         if self.operand.type != self.result.type:
             printer.print_string(" -> ")
             printer.print_attribute(self.result.type)
+
+
+def _as_attribute(condition: ConditionAttr | str | None) -> ConditionAttr | None:
+    return ConditionAttr(condition) if isinstance(condition, str) else condition
+
+
+def _parse_known(parser: Parser, word: str) -> str | None:
+    return None if parser.parse_optional_keyword(word) is None else parser.parse_str_literal()

@@ -68,13 +68,16 @@ def read_divided(op: ReadOp, axes: Sequence[str], whole: str, size: int) -> None
 def why_asked(op: WhereOp, pair: tuple[str, str]) -> str | None:
     """Why a condition does not know two axes as one, by row-major positions and by data along both; None if it does, or
     knows neither."""
-    terms = [*terms_of(op.condition.condition)]
+    told = [each.condition for each in op.told.values()]
+    terms = [term for each in told for term in terms_of(each)]
     data = [term.axes for term in terms if isinstance(term, Read)]
     along = {axis_in(term) for term in terms if not isinstance(term, Read)}.union(*data)
     if not (asked := [axis for axis in pair if axis in along]):
         return None
     size = sizes_of(op.result.type)[pair[1]]
-    in_rows = all(_goes_by_row(form, pair, size) for form in _forms_within(forms_of(op.condition.condition)))
+    in_rows = all(
+        _goes_by_row(form, pair, size) for form in _forms_within(form for each in told for form in forms_of(each))
+    )
     if in_rows and all({*pair}.isdisjoint(axes) or pair in pairwise(axes) for axes in data):
         return None
     return f"the condition '{op.condition.text.data}' asks for positions along '{asked[0]}'"
@@ -97,11 +100,11 @@ def asked_together(op: WhereOp, axes: Sequence[str], whole: str) -> None:
     """Let a condition that knows several axes as one name that: what is added for the outer ones is part of the
     position in it."""
     *outer, inner = axes
-    tree = parsed(op.condition.text.data)
-    if {*axes}.isdisjoint(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)):
-        return
-    text = ast.unparse(_Together({**dict.fromkeys(outer), inner: whole}).visit(tree))
-    op.properties["condition"] = type(op.condition)(text)
+    for name, told in op.told.items():
+        tree = parsed(told.text.data)
+        if not {*axes}.isdisjoint(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)):
+            text = ast.unparse(_Together({**dict.fromkeys(outer), inner: whole}).visit(tree))
+            op.properties[name] = type(told)(text)
 
 
 class _Together(ast.NodeTransformer):

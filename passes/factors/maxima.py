@@ -69,7 +69,7 @@ def hoist_from_condition(function: func.FuncOp, where: WhereOp) -> None:
     source = _scaled_leaf(expression)
     if source is None or forgets_absences(scaled, expression) or source.value.type != where.operand.type:
         return
-    inner = WhereOp(source.value, where.condition, _named_inputs(where))
+    inner = where.of(source.value)
     inner.location, inner.result.name_hint = where.location, fresh_hint(where.result, where.result.name_hint)
     outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)
     new = build_map(outer, where.result.type, where.result.name_hint, where.location)
@@ -82,10 +82,6 @@ def hoist_from_condition(function: func.FuncOp, where: WhereOp) -> None:
 
 def _is_maximum(op: Operation) -> bool:
     return isinstance(op, ReduceOp) and op.kind.data in ("max", "min")
-
-
-def _named_inputs(where: WhereOp) -> dict[str, SSAValue]:
-    return {name.data: value for name, value in zip(where.names, where.inputs, strict=True)}
 
 
 def _scaled_leaf(expression: Expression) -> Leaf | None:

@@ -27,7 +27,7 @@ class Asked:
 
     @classmethod
     def by(cls, op: WhereOp) -> Asked:
-        return cls(op.condition, op.names, tuple(op.inputs))
+        return cls(op.condition, ArrayAttr(StringAttr(name) for name in op.asked), tuple(op.asked.values()))
 
     @property
     def axes(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ time, and only where it may is the model asked, which takes as long as a pass:
 - Few groups sum along an axis, which cannot be cut into parts, for elements along it are saved.
 - A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
 - What a product multiplies is made in the kernel, of no product, so that no copies bring it to warpgroups.
+- What limits a stream is found in every group, by all of its warps together.
 - A product is made for each index along an axis that another one sums along.
 - A product of reduced numbers is multiplied by another one, and fits beside neither.
 
@@ -200,7 +201,7 @@ def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     seen: set[Cluster] = set()
     late = (_saved_late(found, roles), _summed_late(found, roles))
     begun = (_begun_with(found, roles), _multiplied(found), _one_by_one(found))
-    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun)
+    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun, _limiting(found))
     for first, why in chain.from_iterable(proposed):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
             continue
@@ -302,6 +303,14 @@ def _begun_with(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     reducing = [op for op in before if isinstance(op, ReduceOp)]
     if reducing and any(isinstance(op, ContractOp) for op in fed):
         yield _needed(found.ops, reducing), f"{label(reducing[0].result)} is summed before '{roles.stream}' is fed"
+
+
+def _limiting(found: Sized) -> Iterator[tuple[Cluster, str]]:
+    """What says where conditions hold: warps with roles must all know it before they begin."""
+    told = [each.owner for op in found.part.ops if isinstance(op, WhereOp) for each in op.inputs]
+    made = [op for op in told if isinstance(op, Operation) and op in found.ops and not is_free(op)]
+    if made:
+        yield _needed(found.ops, made), f"{label(made[0].results[0])} would be found in every group that it limits"
 
 
 def _multiplied(found: Sized) -> Iterator[tuple[Cluster, str]]:

@@ -5,7 +5,7 @@ not wherever it is asked, so a kernel that reads such an array asks again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
@@ -85,7 +85,7 @@ class _Selection:
         made: list[Operation] = []
         source = _constant(value) or value
         for op in _distinct(absences(value), self.block):
-            inputs = [self._read_again(each, maker, before, made) for each in op.inputs]
+            inputs = {name: self._read_again(each, maker, before, made) for name, each in op.asked.items()}
             made.append(self._insert(_asked_of(op, source, inputs), value, before))
             self.asking.add(made[-1])
             source = made[-1].results[0]
@@ -136,13 +136,12 @@ def _reads(value: SSAValue, maker: Cluster) -> Iterator[Operation]:
     yield from chain
 
 
-def _asked_of(op: WhereOp, array: SSAValue, given: Sequence[SSAValue]) -> WhereOp:
+def _asked_of(op: WhereOp, array: SSAValue, given: Mapping[str, SSAValue]) -> WhereOp:
     """The condition of an operation, on another array that has its axes, of the inputs that are given; these give way
     to the names of its others."""
     axes = axes_of(array.type)
-    names = [name.data for name in op.names]
-    clear = {name: _clear(name, (*axes, *names)) for name in names if name in axes}
-    inputs = {clear.get(name, name): value for name, value in zip(names, given, strict=True)}
+    clear = {name: _clear(name, (*axes, *given)) for name in given if name in axes}
+    inputs = {clear.get(name, name): value for name, value in given.items()}
     return WhereOp(array, ConditionAttr(renamed(op.condition.text.data, clear)), inputs)
 
 

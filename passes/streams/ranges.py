@@ -148,7 +148,7 @@ def some_of(condition: Condition, known: Knowledge) -> Range:
         case AtLeastZero(form):
             return _found_by(condition, 1, known) or _where(form, 1, known) or WHOLE
         case Both():
-            sought, others = _parts_of(condition, known)
+            sought, others = searched_parts(condition, known)
             ranges = [some_of(part, known) for part in others]
             ranges += [_found(Search(Both(sought)), 1)] if sought else []
             return intersection(ranges)
@@ -162,7 +162,7 @@ def every_of(condition: Condition, known: Knowledge) -> Range | None:
         case AtLeastZero(form):
             return _found_by(condition, -1, known) or _where(form, -1, known)
         case Both():
-            sought, others = _parts_of(condition, known)
+            sought, others = searched_parts(condition, known)
             ranges = [every_of(part, known) for part in others]
             ranges += [_found(Search(Both(sought)), -1)] if sought else []
             certain = [r for r in ranges if r is not None]
@@ -171,7 +171,7 @@ def every_of(condition: Condition, known: Knowledge) -> Range | None:
             return _some_alternative([every_of(part, known) for part in parts])
 
 
-def _parts_of(condition: Both, known: Knowledge) -> tuple[tuple[Condition, ...], list[Condition]]:
+def searched_parts(condition: Both, known: Knowledge) -> tuple[tuple[Condition, ...], list[Condition]]:
     """The parts of a conjunction, those of inner ones too, that one search finds together, and the others."""
     flat: list[Condition] = []
     left = list(condition.parts)

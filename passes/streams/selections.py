@@ -35,9 +35,10 @@ from treadle.dialects.diagram.condition import (
     forms_of,
     terms_of,
 )
-from treadle.dialects.diagram.linear import Remainder, times
+from treadle.dialects.diagram.linear import Remainder
 from treadle.dialects.diagram.solved import ends_of_remainders, furthest, is_along
 from treadle.passes._functions import label
+from treadle.passes.expressions.conditions import parts_of, spelled
 
 MOST_CELLS = 32
 """Cells of a piece in the piece of a group: each is a load, and what is asked of them stands there written out."""
@@ -84,15 +85,6 @@ def selection_of(axis: str, pieces: Mapping[str, int], states: Sequence[Sequence
     is_one = all(pieces[name] == cell for name, cell in cells.items())
     certain = [part for part in parts[0] if is_one and len(parts) == 1 and not _compares_positions(part)]
     return Selection(condition, tuple(cells.items()), tuple(certain))
-
-
-def parts_of(condition: Condition) -> Iterator[Condition]:
-    """The parts of a conjunction, those of inner ones too; equalities, which are two comparisons, stay whole."""
-    if not isinstance(condition, Both) or _is_equality(condition):
-        yield condition
-        return
-    for part in condition.parts:
-        yield from parts_of(part)
 
 
 @dataclass(frozen=True)
@@ -166,62 +158,7 @@ def _compares_positions(condition: Condition) -> bool:
     return any(isinstance(term, str) for term in terms_of(condition))
 
 
-def _is_equality(condition: Both) -> bool:
-    forms = [part.form for part in condition.parts if isinstance(part, AtLeastZero)]
-    return len(condition.parts) == len(forms) == 2 and forms[0] == forms[1].times(-1)
-
-
 # -- in words -------------------------------------------------------------------------------------
-
-
-def spelled(condition: Condition, names: Mapping[SSAValue, str]) -> str:
-    """A condition as a text that `read_condition` reads, with these names for its inputs."""
-    match condition:
-        case AtLeastZero(form):
-            return f"{_side(form, -1, names)} <= {_side(form, 1, names)}"
-        case Both() if _is_equality(condition):
-            form = next(forms_of(condition))
-            return f"{_side(form, 1, names)} == {_side(form, -1, names)}"
-        case Both(parts=(part,)):
-            return spelled(part, names)
-        case Both(parts):
-            return " and ".join(_within(part, names) for part in parts) or "0 <= 0"
-        case Either(parts):
-            return " or ".join(_within(part, names) for part in parts) or "1 <= 0"
-
-
-def _within(condition: Condition, names: Mapping[SSAValue, str]) -> str:
-    text = spelled(condition, names)
-    is_joined = isinstance(condition, Both | Either) and not (isinstance(condition, Both) and _is_equality(condition))
-    return f"({text})" if is_joined else text
-
-
-def _side(form: Linear, sign: int, names: Mapping[SSAValue, str]) -> str:
-    side = form.side(sign)
-    terms = [times(factor, term, lambda atom: _named(atom, names)) for term, factor in side.terms.items()]
-    if side.constant or not terms:
-        terms.append(str(side.constant))
-    return " + ".join(terms)
-
-
-def _named(atom: Atom, names: Mapping[SSAValue, str]) -> str:
-    if not isinstance(atom, SSAValue):
-        return str(atom)
-    axes = axes_of(atom.type) if is_array(atom.type) else ()
-    return f"{names[atom]}[{', '.join(axes)}]" if axes else names[atom]
-
-
-def inputs_of(condition: Condition) -> dict[SSAValue, str]:
-    """The inputs of a condition, each with a name that no axis has."""
-    values = dict.fromkeys(term for term in terms_of(condition) if isinstance(term, SSAValue))
-    taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
-    taken |= {term for term in terms_of(condition) if isinstance(term, str)}
-    names: dict[SSAValue, str] = {}
-    for value in values:
-        wanted = (value.name_hint or "input", *(f"input_{number}" for number in range(len(taken) + 1)))
-        names[value] = next(name for name in wanted if name not in taken)
-        taken.add(names[value])
-    return names
 
 
 def _spelled_cells(cells: Mapping[str, int]) -> str:

@@ -326,10 +326,11 @@ class _Parts:
         elif isinstance(op, WhereOp):
             names = [name.data for name in op.names]
             inputs = dict(zip(names, operands[1:], strict=True))
-            text = op.condition.text.data
-            cut = self.split.in_condition(text) if self.plan.is_piece(op.operand) else text
+            told = {name: each.text.data for name, each in op.told.items()}
+            if self.plan.is_piece(op.operand):
+                told = {name: self.split.in_condition(text) for name, text in told.items()}
             try:
-                new = WhereOp(operands[0], cut, inputs, type)
+                new = WhereOp(operands[0], inputs=inputs, result_type=type, **told)
             except VerifyException as error:
                 raise Refusal(op, f"by parts of '{self.split.axis}', {error}") from error
         else:

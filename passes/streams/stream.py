@@ -18,6 +18,7 @@ from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level
 from treadle.dialects.diagram.condition import Both, Condition, Term
 from treadle.dialects.diagram.lagging import SLACK, skip_ones, slack_of
 from treadle.passes._functions import unite_equal
+from treadle.passes.expressions.conditions import inputs_of, parts_of, spelled
 from treadle.passes.expressions.lagging import lagging
 from treadle.passes.expressions.reductions import (
     combine,
@@ -40,7 +41,6 @@ from treadle.passes.streams.changes import Repair
 from treadle.passes.streams.lagging import follows_what_lags
 from treadle.passes.streams.neutral import decided
 from treadle.passes.streams.repairs import Moments, hint_of, location_of, repair_at, stood_in
-from treadle.passes.streams.selections import inputs_of, parts_of, spelled
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
@@ -118,7 +118,7 @@ class StreamParts(ABC):
             if isinstance(op, WhereOp) and not holds and any(part in certain for part in parts_of(op.holds)):
                 self._keep(scope, op, [part for part in parts_of(op.holds) if part not in certain])
                 continue
-            self.fetch_all(scope, op.operands[:1] if holds else op.operands)
+            self.fetch_all(scope, op.operands[:1] if holds else _asked(op))
             if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
                 step.update(op)
             elif holds:
@@ -232,9 +232,9 @@ class StreamParts(ABC):
     # -- one operation ----------------------------------------------------------------------------
 
     def copy(self, scope: Scope, op: Operation) -> None:
-        """The same operation on tiles."""
-        self.fetch_all(scope, op.operands)
-        new = op.clone(scope.values)
+        """The same operation on tiles. Of a condition streams know already where it holds."""
+        self.fetch_all(scope, _asked(op))
+        new = op.clone(scope.values) if not isinstance(op, WhereOp) else _tested(op, scope.values)
         for old, result in zip(op.results, list(new.results), strict=True):
             scope.values[old] = Rewriter.replace_value_with_new_type(result, self.tile(old.type))
         scope.block.add_op(new)
@@ -243,6 +243,19 @@ class StreamParts(ABC):
         for operand in operands:
             if operand not in scope.values:
                 self.fetch(scope, operand)
+
+
+def _asked(op: Operation) -> Sequence[SSAValue]:
+    """The operands of an operation, without those from which it is only known where a condition holds."""
+    return (op.operand, *op.asked.values()) if isinstance(op, WhereOp) else op.operands
+
+
+def _tested(op: WhereOp, values: Named) -> WhereOp:
+    inputs = {name: values[value] for name, value in op.asked.items()}
+    new = WhereOp(values[op.operand], op.condition, inputs, op.result.type)
+    new.attributes |= op.attributes
+    new.location, new.result.name_hint = op.location, op.result.name_hint
+    return new
 
 
 class Following:

@@ -8,7 +8,7 @@ ends of a range a table may leave out any pieces (`streams.selections`)."""
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -17,10 +17,11 @@ from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.diagram.condition import Both, Condition
+from treadle.passes.expressions.conditions import parts_of
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.streams.limits import LimitWriter, may_hold_a_piece
 from treadle.passes.streams.ranges import WHOLE, Knowledge, Range, every_of, hull, intersection, some_of
-from treadle.passes.streams.selections import Selection, parts_of, selection_of
+from treadle.passes.streams.selections import Selection, selection_of
 from treadle.passes.streams.stages import StreamPlan
 
 
@@ -109,9 +110,10 @@ class StreamTests:
         single = frozenset(axis for axis, size in pieces.items() if size == 1)
         certain = () if selection is None else selection.certain
         if (found := self._known.get((single, certain))) is None:
-            known = Knowledge(self.plan.axis, self._knows, lambda value: self._searches(value, single))
+            searching = Knowledge(self.plan.axis, self._knows, lambda value: self._searches(value, single))
+            told = replace(searching, searches=lambda _: False)
             found = self._known[single, certain] = tuple(
-                _Where(op, some_of(op.holds, known), every_of(_left_to_test(op, certain), known)) for op in self._tests
+                _where(op, certain, searching if op.within is None else told) for op in self._tests
             )
         return found
 
@@ -124,9 +126,16 @@ class StreamTests:
         return isinstance(value, BlockArgument) and self.plan.is_piece(value) and all(axis in single for axis in others)
 
 
-def _left_to_test(op: WhereOp, certain: Sequence[Condition]) -> Condition:
+def _where(op: WhereOp, certain: Sequence[Condition], known: Knowledge) -> _Where:
+    """What a program tells of a condition needs no search."""
+    told = [op.holds, op.may_hold] if op.within is not None else [op.holds]
+    some = intersection([some_of(each, known) for each in told])
+    return _Where(op, some, every_of(_left_to_test(op.surely_holds, certain), known))
+
+
+def _left_to_test(condition: Condition, certain: Sequence[Condition]) -> Condition:
     """What does not hold throughout each piece that is selected, in which what is certain does."""
-    return Both(tuple(part for part in parts_of(op.holds) if part not in certain)) if certain else op.holds
+    return Both(tuple(part for part in parts_of(condition) if part not in certain)) if certain else condition
 
 
 def _needed(deciding: Sequence[Sequence[WhereOp]], found: Sequence[_Where]) -> Range:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import cast
@@ -36,6 +36,7 @@ from treadle.runtime.interpreter.arrays import (
     AnyArray,
     Array,
     AxisMismatch,
+    CannotRun,
     Numbers,
     absent_in,
     array_of,
@@ -212,7 +213,8 @@ class DiagramFunctions(SessionFunctions):
             along = tuple(-1 if axis == term else 1 for axis in axes)
             return np.arange(piece.start, piece.stop, dtype=np.int64).reshape(along)
 
-        holds = evaluate(op.holds, value)
+        holds = np.asarray(evaluate(op.holds, value))
+        _check_known(op, holds, value)
         kept = operand.spread(axes, merged_sizes((operand, *inputs)))
         return self._result(op, Array(axes, kept.numbers.without(~np.broadcast_to(holds, kept.numbers.value.shape))))
 
@@ -369,6 +371,14 @@ class DiagramFunctions(SessionFunctions):
             if sizes[axis] != size:
                 raise AxisMismatch(f"axis '{axis}' of the result has {sizes[axis]} elements where {size} are meant")
         return array
+
+
+def _check_known(op: diagram.WhereOp, holds: AnyArray, value: Callable[[Term], AnyArray]) -> None:
+    """What is told of a condition must be so."""
+    if op.within is not None and np.any(holds & ~np.asarray(evaluate(op.may_hold, value))):
+        raise CannotRun(f"'{op.condition.text.data}' holds where '{op.within.text.data}' does not")
+    if op.throughout is not None and np.any(np.asarray(evaluate(op.surely_holds, value)) & ~holds):
+        raise CannotRun(f"'{op.condition.text.data}' does not hold throughout '{op.throughout.text.data}'")
 
 
 def _aside(axis: str) -> str:

@@ -15,7 +15,8 @@ from treadle.dialects.cuda.selections import COUNTS
 from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.diagram.condition import terms_of
-from treadle.passes.streams.selections import Selection, parts_of, room_of
+from treadle.passes.expressions.conditions import parts_of
+from treadle.passes.streams.selections import Selection, room_of
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.visits import Visits, visits_of
 

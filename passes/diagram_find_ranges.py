@@ -1,0 +1,102 @@
+"""`diagram-find-ranges`: between which positions data leave something is found once, not by every group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from treadle.compiler.errors import Refusal
+from treadle.passes._decisions import decide
+from treadle.passes._functions import functions, kernels, note
+from treadle.passes.conditions.found import LAW, EndsWriter
+from treadle.passes.conditions.sought import sought_along
+from treadle.passes.kernels.function_trial import FunctionTrial
+from treadle.passes.kernels.some_of import Times, fastest_of
+
+PASS = "diagram-find-ranges"
+NONE = "none"
+"""In place of axes: what a derivation says where nothing is found before."""
+
+
+@dataclass(frozen=True)
+class DiagramFindRangesPass(ModulePass):
+    """Find once, for each row, between which positions along an axis a comparison with data holds, where that saves
+    time. Else every group searches for what limits its stream, before it begins, and where warps have roles, that all
+    of them must know.
+
+    With `axes` the ranges along these are found, whatever the model says; with `axes=none` none are.
+
+    Before:
+
+    ```
+    !S = tensor<?x?xf32, #diagram.array<[q, x]>>
+    !m = tensor<?xf32, #diagram.array<[q]>>
+    !q = tensor<?xi32, #diagram.array<[q]>>
+    !x = tensor<?xi32, #diagram.array<[x]>>
+    func.func @f(%S: !S, %of_q: !q, %of_x: !x) -> !m {
+      %W = diagram.where %S if "of_x[x] == of_q[q]" with (of_x = %of_x : !x, of_q = %of_q : !q) : !S
+      %m = diagram.reduce max %W over [x] : !S -> !m
+      func.return %m : !m
+    }
+    ```
+
+    After `diagram-find-ranges{axes=x}`:
+
+    ```
+    !S = tensor<?x?xf32, #diagram.array<[q, x]>>
+    ```
+
+    Legal: a condition holds between the first and the last position at which it does, and throughout if it does at as
+    many as there are in between."""
+
+    name = PASS
+
+    axes: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        found_along = set[str]()
+        for function in functions(op):
+            if kernels(function) or len(function.body.blocks) != 1:
+                continue
+            found = sought_along(function.body.block)
+            found_along |= {*found}
+            if self.axes:
+                _find(function, {*found} & {*self.axes}, "asked for")
+            elif found:
+                _where_it_pays(op, function, list(found))
+        if missing := [axis for axis in self.axes if axis not in found_along and axis != NONE]:
+            known = f"there are some along {', '.join(sorted(found_along))}" if found_along else "there are none"
+            what = f"compares data along axis '{missing[0]}', which is summed, with what differs from row to row"
+            raise Refusal(op, f"no condition {what}: {known}")
+
+
+def _where_it_pays(module: ModuleOp, function: func.FuncOp, axes: list[str]) -> None:
+    trial = FunctionTrial(module, function)
+
+    def times(chosen: Iterable[str]) -> Times:
+        def find(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
+            _find(copy, [*chosen], "tried")
+
+        return trial.times(find, trial.longer)
+
+    chosen, why = fastest_of(axes, times, trial.longer)
+    if not chosen:
+        note(function, f"decline {PASS}", f"ranges along {', '.join(axes)}", "a tenth must be saved", why)
+    _find(function, chosen, why)
+    decide(function, axes=tuple(chosen) or (NONE,))
+
+
+def _find(function: func.FuncOp, axes: Collection[str], why: str) -> None:
+    writer = EndsWriter(function, PASS)
+    along = sought_along(function.body.block)
+    for op in dict.fromkeys(op for axis in axes for op in along[axis]):
+        writer.tell(op, [axis for axis in axes if op in along[axis]], why)
+
+
+__all__ = ["LAW", "DiagramFindRangesPass"]
