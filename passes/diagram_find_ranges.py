@@ -50,10 +50,52 @@ class DiagramFindRangesPass(ModulePass):
 
     ```
     !S = tensor<?x?xf32, #diagram.array<[q, x]>>
+    !all = tensor<?x?xi32, #diagram.array<[q, x]>>
+    !m = tensor<?xf32, #diagram.array<[q]>>
+    !q = tensor<?xi32, #diagram.array<[q]>>
+    !x = tensor<?xi32, #diagram.array<[x]>>
+    func.func @f(%S: !S, %of_q: !q, %of_x: !x) -> !m {
+      %at_x = diagram.index -> !x
+      %places = diagram.map (%at_x_1 = %at_x : !x) -> !all {
+        diagram.yield %at_x_1 : i32
+      }
+      %found = diagram.where %places if "of_x[x] == of_q[q]" with (of_x = %of_x : !x, of_q = %of_q : !q) : !all
+      %ones = diagram.fill 1 : i32 -> !all
+      %found_b = diagram.where %ones if "of_x[x] == of_q[q]" with (of_x = %of_x : !x, of_q = %of_q : !q) : !all
+      %least = diagram.reduce min %found over [x] : !all -> !q
+      %most = diagram.reduce max %found over [x] : !all -> !q
+      %count = diagram.reduce add %found_b over [x] : !all -> !q
+      %end = diagram.map (%most_1 = %most : !q) -> !q {
+        %0 = arith.constant 1 : i32
+        %1 = arith.addi %most_1, %0 : i32
+        %2 = arith.constant 0 : i32
+        %3 = arith.maxsi %1, %2 : i32
+        diagram.yield %3 : i32
+      }
+      %first = diagram.map (%least_1 = %least : !q, %end_1 = %end : !q) -> !q {
+        %0 = arith.minsi %least_1, %end_1 : i32
+        diagram.yield %0 : i32
+      }
+      %whole = diagram.map (%first_1 = %first : !q, %count_1 = %count : !q, %end_1 = %end : !q) -> !q {
+        %0 = arith.addi %first_1, %count_1 : i32
+        %1 = arith.cmpi eq, %0, %end_1 : i32
+        %2 = arith.constant 0 : i32
+        %3 = arith.select %1, %end_1, %2 : i32
+        diagram.yield %3 : i32
+      }
+      %W = diagram.where %S if "of_x[x] == of_q[q]"
+          within "first[q] <= x and x + 1 <= end[q]"
+          throughout "first[q] <= x and x + 1 <= whole[q]"
+          with (of_x = %of_x : !x, of_q = %of_q : !q, first = %first : !q, end = %end : !q, whole = %whole : !q) : !S
+      %m = diagram.reduce max %W over [x] : !S -> !m
+      func.return %m : !m
+    }
     ```
 
     Legal: a condition holds between the first and the last position at which it does, and throughout if it does at as
-    many as there are in between."""
+    many as there are in between. The model times all kernels of the function both ways: a tenth must be saved at the
+    sizes that the program states, and no time lost where axes known only at launch are long. (FlexAttention and
+    kernels for sequences of varying lengths are given such tables.)"""
 
     name = PASS
 

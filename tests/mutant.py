@@ -81,6 +81,11 @@ TRANSPOSED_OPERANDS: dict[str, tuple[str, ...]] = {"tests/programs/across_the_su
 """Programs whose 8-bit operands are transposed."""
 MERGED: dict[str, tuple[str, ...]] = {"tests/programs/free_axes.mlir": ("b", "t")}
 """Programs of which free axes become one."""
+FOUND: dict[str, tuple[str, ...]] = {
+    "tests/programs/mixed_numbers.mlir": ("x",),
+    "tests/programs/near_numbers.mlir": ("x",),
+}
+"""Programs of which ranges along axes are found before."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_90a",)}, "does not run on a100"),
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_89",)}, "sm_89 does not run on a100"),
@@ -95,6 +100,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         "there is no array %W to transpose",
     ),
     ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
+    ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("d",), "size": (48,)}, "must cover evenly"),
@@ -135,6 +141,8 @@ FIRST = {
     "passes/streams/lagging": "tests/programs/told_from_a_maximum.mlir",
     "passes/streams/ways": "tests/programs/two_peaks.mlir",
     "passes/streams/searches": "tests/programs/mixed_numbers.mlir",
+    "passes/conditions/found": "tests/programs/mixed_numbers.mlir",
+    "passes/conditions/sought": "tests/programs/near_numbers.mlir",
     "passes/streams/splits": "examples/attention_causal.mlir",
     "passes/streams/undefined": "tests/programs/undefined_rows.mlir",
     "passes/streams/visits": "examples/attention_lengths.mlir",
@@ -154,6 +162,7 @@ REASSOCIATE = "diagram-reassociate"
 TRANSPOSE = "hierarchy-transpose-arrays"
 TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
+FIND_RANGES = "diagram-find-ranges"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
 
@@ -199,6 +208,7 @@ def survives(first: str | None) -> bool:
     everything += [
         (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_FREE_AXES, {"axes": axes})) for path, axes in MERGED.items()
     ]
+    everything += [(path, ({},), Options(), ArgSpec(FIND_RANGES, {"axes": axes})) for path, axes in FOUND.items()]
     in_order = [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]
     for path in BOUNDARIES:
         module, specs = load_module(ROOT / path), pipeline(Options())

@@ -401,6 +401,26 @@ MUTATIONS: dict[str, Mutation] = {
         "one = add(arith.ConstantOp.from_int_and_width(0, IndexType()))",
     ),
     "searches: least for most": ("passes/streams/searches", "factor * sign > 0", "factor * sign < 0"),
+    "ranges: one past the last is the last": (
+        "passes/conditions/found",
+        "after = _sum(Leaf(most), number(1, i32))",
+        "after = Leaf(most)",
+    ),
+    "ranges: all between the first and the last hold": (
+        "passes/conditions/found",
+        'self._map(select(is_whole, Leaf(end), number(0, i32)), "whole")',
+        "end",
+    ),
+    "ranges: what is known of data is all that is asked": (
+        "passes/conditions/sought",
+        "return Both((*parts, told(Search(Both(sought)))))",
+        "return told(Search(Both(sought)))",
+    ),
+    "ranges: what is not tested is what may hold": (
+        "passes/streams/visits",
+        "every_of(_left_to_test(op.surely_holds, certain), known)",
+        "every_of(_left_to_test(op.may_hold, certain), known)",
+    ),
     # Quotients and remainders.
     "quotients: what is divided ends some blocks early": (
         "dialects/diagram/solved",

@@ -204,14 +204,21 @@ func.func @linear(%X: !X, %W: !W) -> !Y attributes {sizes = #diagram.sizes<b = 6
 SENTENCES = TOKENS.replace("t = 1", "t = 4096")
 
 
+def packed(keys: int) -> str:
+    text = (EXAMPLES / "attention_packed.mlir").read_text(encoding="utf-8")
+    return text.replace("b = 2, h = 3, q = 333, x = 333", f"b = 1, h = 16, q = {keys}, x = {keys}")
+
+
 @pytest.mark.parametrize(
     ("made_for", "at", "line"),
     [
         (TOKENS, SENTENCES, "\ndiagram-merge-free-axes{axes=b,t}\n"),
         (SENTENCES, TOKENS, "\ndiagram-merge-free-axes{axes=none}\n"),
+        (packed(4096), packed(8192), "\ndiagram-find-ranges{axes=x}\n"),
+        (packed(333), packed(8192), "\ndiagram-find-ranges{axes=none}\n"),
     ],
 )
-def test_which_axes_are_one_is_in_a_derivation(made_for: str, at: str, line: str, tmp_path: Path) -> None:
+def test_what_is_decided_of_a_function_is_in_a_derivation(made_for: str, at: str, line: str, tmp_path: Path) -> None:
     """Before there are kernels: what is decided for a function."""
     module = parse_module(made_for)
     text = derived(module, Options("h100"))

@@ -22,6 +22,7 @@ NAMES = (
     "diagram-hoist-factors",
     "diagram-compose-maps",
     "diagram-merge-free-axes",
+    "diagram-find-ranges",
     "diagram-allow-approximations",
     "diagram-transpose-operands",
     "diagram-widen-operands",

@@ -104,13 +104,16 @@ func.func @index() -> !n {
 // CHECK-NEXT: %A = diagram.where %S if "x <= q" : tensor<?x?xf32, #diagram.array<[q, x]>>
 // CHECK-NEXT: %B = diagram.where %A if "first[q] <= x < 2 * n or x == 3" with (first = %first : tensor<?xi32, #diagram.array<[q]>>, n = %n : i32) {note = "kept"} : tensor<?x?xf32, #diagram.array<[q, x]>>
 // CHECK-NEXT: %C = diagram.where %B if "x <= q and ((q - x) % 128 == 0 or q // 16 - x // 32 <= n % 4)" with (n = %n : i32) : tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %D = diagram.where %C if "x % 3 == n" within "x < 9" throughout "first[q] <= x" with (n = %n : i32, first = %first : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
 // GENERIC: %A = "diagram.where"(%S) <{condition = #diagram.condition<"x <= q">, names = []}> : (tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>>
 // GENERIC: %B = "diagram.where"(%A, %first, %n) <{condition = #diagram.condition<"first[q] <= x < 2 * n or x == 3">, names = ["first", "n"]}> {note = "kept"} :
 // GENERIC: %C = "diagram.where"(%B, %n) <{condition = #diagram.condition<"x <= q and ((q - x) % 128 == 0 or q // 16 - x // 32 <= n % 4)">, names = ["n"]}> :
+// GENERIC: %D = "diagram.where"(%C, %n, %first) <{condition = #diagram.condition<"x % 3 == n">, within = #diagram.condition<"x < 9">, throughout = #diagram.condition<"first[q] <= x">, names = ["n", "first"]}> :
 func.func @where(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %first: tensor<?xi32, #diagram.array<[q]>>, %n: i32) {
   %A = diagram.where %S if "x <= q" : tensor<?x?xf32, #diagram.array<[q, x]>>
   %B = diagram.where %A if "first[q] <= x < 2 * n or x == 3" with (first = %first : tensor<?xi32, #diagram.array<[q]>>, n = %n : i32) {note = "kept"} : tensor<?x?xf32, #diagram.array<[q, x]>>
   %C = diagram.where %B if "x <= q and ((q - x) % 128 == 0 or q // 16 - x // 32 <= n % 4)" with (n = %n : i32) : tensor<?x?xf32, #diagram.array<[q, x]>>
+  %D = diagram.where %C if "x % 3 == n" within "x < 9" throughout "first[q] <= x" with (n = %n : i32, first = %first : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
   func.return
 }
 

@@ -111,7 +111,7 @@ class StreamTests:
         certain = () if selection is None else selection.certain
         if (found := self._known.get((single, certain))) is None:
             searching = Knowledge(self.plan.axis, self._knows, lambda value: self._searches(value, single))
-            told = replace(searching, searches=lambda _: False)
+            told = replace(searching, searches=_searches_nothing)
             found = self._known[single, certain] = tuple(
                 _where(op, certain, searching if op.within is None else told) for op in self._tests
             )
@@ -124,6 +124,10 @@ class StreamTests:
         """An argument along the streamed axis of which a group holds one row."""
         others = [axis for axis in axes_of(value.type) if axis != self.plan.axis]
         return isinstance(value, BlockArgument) and self.plan.is_piece(value) and all(axis in single for axis in others)
+
+
+def _searches_nothing(value: SSAValue) -> bool:
+    return False
 
 
 def _where(op: WhereOp, certain: Sequence[Condition], known: Knowledge) -> _Where:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr
@@ -23,10 +24,29 @@ ARITHMETIC: Mapping[type[Operation], Callable[[Amount, Amount], Amount]] = {
     arith.MuliOp: lambda a, b: a * b,
     arith.FloorDivSIOp: lambda a, b: a // b,
     arith.CeilDivSIOp: ceil_div,
-    arith.MaxSIOp: most,
-    arith.MinSIOp: least,
     arith.CmpiOp: lambda a, b: a >= b,
 }
+
+
+class Side(Enum):
+    """What is asked of an end that in part only data say: a number that it is never below, or never above, or none."""
+
+    LEAST = auto()
+    MOST = auto()
+    EXACT = auto()
+
+    def of_extreme(self, largest: bool, values: Sequence[Amount]) -> Amount:
+        """Of the largest or the smallest of some ends, of which those that only data say are None."""
+        known = [value for value in values if value is not None]
+        is_told = len(known) == len(values) or self is (Side.LEAST if largest else Side.MOST)
+        return (most if largest else least)(*known) if known and is_told else None
+
+
+FED = Side.LEAST, Side.MOST
+"""The most that a stream may be fed."""
+
+WHOLE = Side.EXACT, Side.EXACT
+"""What is not tested: of data nothing is known."""
 
 
 # -- of a decorated kernel -------------------------------------------------------------------------
@@ -39,11 +59,11 @@ def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fe
     ranges = [visits.some, *([visits.every] if visits.every is not None else [])]
     axes = {axis for range in ranges for end in (range.low, range.high) if end is not None for axis in _axes_of(end)}
     around = tuple(pieces for pieces in cut if pieces.axis in axes)
-    every = None if visits.every is None else _limits_of(visits.every, stream.axis)
+    every = None if visits.every is None else _limits_of(visits.every, stream.axis, WHOLE)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
     by_data = by_data or visits.selection is not None
     values = {term for range in ranges for end in (range.low, range.high) if end is not None for term in terms_of(end)}
-    return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data, _extents(values))
+    return Fed(stream, around, _limits_of(visits.some, stream.axis, FED), every, by_data, _extents(values))
 
 
 def _extents(values: Iterable[Term]) -> frozenset[str]:
@@ -78,12 +98,12 @@ def _is_found(end: End) -> bool:
     return any(not isinstance(term, BlockArgument) and _extent(term) is None for term in terms)
 
 
-def _limits_of(range: Range, axis: str) -> tuple[Limit, Limit]:
+def _limits_of(range: Range, axis: str, sides: tuple[Side, Side]) -> tuple[Limit, Limit]:
     def low(places: Places) -> Amount:
-        return 0 if range.low is None else _value(range.low, axis, places)
+        return 0 if range.low is None else _value(range.low, axis, places, sides[0])
 
     def high(places: Places) -> Amount:
-        return places[axis][1] if range.high is None else _value(range.high, axis, places)
+        return places[axis][1] if range.high is None else _value(range.high, axis, places, sides[1])
 
     return low, high
 
@@ -99,7 +119,7 @@ def _is_by_data(end: End) -> bool:
     return isinstance(end, Found) or any(_extent(value) is None for value in values)
 
 
-def _value(end: End, axis: str, places: Places) -> Amount:
+def _value(end: End, axis: str, places: Places, side: Side) -> Amount:
     match end:
         case Found():
             return None
@@ -110,8 +130,7 @@ def _value(end: End, axis: str, places: Places) -> Amount:
             value = _corner(corner, places)
             return None if value is None else choice(value >= 0, places[axis][1], 0)
         case Extreme(largest, ends):
-            values = [_value(part, axis, places) for part in ends]
-            return None if any(value is None for value in values) else (most if largest else least)(*values)
+            return side.of_extreme(largest, [_value(part, axis, places, side) for part in ends])
 
 
 def _corner(corner: Corner, places: Places) -> Amount:
@@ -155,8 +174,8 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
     pieces = [value.owner for limit in op.limits for value in _behind(limit)]
     axes = {owner.axis.data for owner in pieces if isinstance(owner, PieceOp)}
     around = tuple(pieces for pieces in cut if pieces.axis in axes)
-    low, high = (_limit_of(limit) for limit in op.fed)
-    every = None if op.whole is None else (_limit_of(op.whole[0]), _limit_of(op.whole[1]))
+    low, high = map(_limit_of, op.fed, FED)
+    every = None if op.whole is None else (_limit_of(op.whole[0], WHOLE[0]), _limit_of(op.whole[1], WHOLE[1]))
     behind = [value for limit in op.limits for value in _behind(limit)]
     by_data = op.selection is not None or any(map(_is_data, behind))
     return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data, _extents(behind))
@@ -200,11 +219,11 @@ def _is_data(value: SSAValue) -> bool:
     return not isinstance(value.owner, PieceOp | ExtentOp | arith.ConstantOp)
 
 
-def _limit_of(value: SSAValue) -> Limit:
-    return lambda places: _evaluate(value, places)
+def _limit_of(value: SSAValue, side: Side) -> Limit:
+    return lambda places: _evaluate(value, places, side)
 
 
-def _evaluate(value: SSAValue, places: Places) -> Amount:
+def _evaluate(value: SSAValue, places: Places, side: Side = Side.EXACT) -> Amount:
     match value.owner:
         case PieceOp() as op:
             return places[op.axis.data][value is op.end]
@@ -217,6 +236,9 @@ def _evaluate(value: SSAValue, places: Places) -> Amount:
         case arith.SelectOp() as op:
             test, yes, no = (_evaluate(operand, places) for operand in op.operands)
             return None if test is None or yes is None or no is None else choice(test, yes, no)
+        case arith.MaxSIOp() | arith.MinSIOp() as op:
+            values = [_evaluate(operand, places, side) for operand in op.operands]
+            return side.of_extreme(isinstance(op, arith.MaxSIOp), values)
         case Operation() as op if type(op) in ARITHMETIC:
             left, right = (_evaluate(operand, places) for operand in op.operands)
             return None if left is None or right is None else ARITHMETIC[type(op)](left, right)
