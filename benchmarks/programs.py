@@ -47,6 +47,12 @@ def attention_of_eight_bits(width: int, sizes: Mapping[str, int], values: str) -
     return text
 
 
+def packed_attention(width: int, sizes: Mapping[str, int]) -> str:
+    """Sequences one after the other, of which numbers tell; as many as tests draw numbers, not one for each token."""
+    text = attention(width, sizes, example="attention_packed")
+    return text.replace('diagram.up_to = "x", ', "")
+
+
 def product_in_f32(sizes: Mapping[str, int]) -> str:
     """Operands in f16; the sums as they are."""
     text = example("matmul", sizes)

@@ -82,13 +82,14 @@ SMALL = [
     replace(cases.attention_of_eight_bits(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 48, "d": 128}),
     replace(cases.attention_of_eight_bits(16384, "x e"), sizes={"b": 1, "h": 2, "q": 33, "x": 48, "d": 128}),
     replace(cases.grouped_queries(16384), sizes={"b": 1, "h": 2, "g": 4, "q": 9, "x": 40, "d": 128}),
+    replace(cases.packed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
     replace(cases.generation(16, 4096), sizes={"b": 1, "h": 2, "g": 4, "q": 1, "x": 40, "d": 128}),
     replace(cases.mixed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
 ]
 ROWS = [cases.softmax, cases.rms_norm]
 
 
-@pytest.mark.parametrize("who", ["SDPA flash", "SDPA flash in f16", "cuBLAS", kernels.UNFUSED])
+@pytest.mark.parametrize("who", ["SDPA flash", "SDPA flash in f16", "SDPA masked", "cuBLAS", kernels.UNFUSED])
 def test_the_others_compute_the_same(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's functions, on its CPU, beside the reference."""
     torch = pytest.importorskip("torch")

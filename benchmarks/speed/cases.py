@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import programs
 
+from treadle.runtime.inputs import SMALL_INTEGERS
+
 TOKENS, CHANNELS = 16384, 2048
 """Batch times length, and heads times width, stay the same, as in the figures of FlashAttention-3."""
 ROW_ELEMENTS = 2**27
@@ -70,6 +72,7 @@ def _few() -> Iterator[Case]:
     yield mixed_attention(16384)
     yield product_of_eight_bits(8192)
     yield attention_of_eight_bits(16384)
+    yield packed_attention(16384)
     yield generation(16, 4096)
     for causal in (False, True):
         yield attention(TOKENS // 16384, CHANNELS // 128, 16384, 128, causal)
@@ -86,6 +89,7 @@ def _all() -> Iterator[Case]:
     yield from map(attention_of_eight_bits, (2048, 4096, 8192, 16384))
     yield attention_of_eight_bits(4096, "x e")
     yield attention_of_eight_bits(16384, "x e")
+    yield from map(packed_attention, (4096, 16384))
     yield from map(grouped_queries, (1024, 4096, 16384))
     yield from (generation(batch, length) for batch, length in ((1, 8192), (1, 65536), (16, 4096), (64, 8192)))
     yield from map(window_attention, (512, 1024, 2048, 4096, 8192, 16384))
@@ -150,6 +154,17 @@ def grouped_queries(length: int) -> Case:
     sizes = {"b": batch, "h": heads // shared, "g": shared, "q": length, "x": length}
     text = programs.attention(width, sizes, example="attention_gqa")
     return Case("grouped queries", text, {**sizes, "d": width}, flop=4 * batch * heads * length * length * width)
+
+
+def packed_attention(length: int) -> Case:
+    """Heads of 128, and in each row as many sequences as there are small integers, of random lengths; the work is that
+    of the scores that are seen, on average."""
+    batch, heads, width, sequences = TOKENS // length, CHANNELS // 128, 128, SMALL_INTEGERS[1] - SMALL_INTEGERS[0]
+    sizes = {"b": batch, "h": heads, "q": length, "x": length}
+    # queries and keys draw their sequences apart, so that a pair has the same one in one of as many cases
+    scores = length * length // sequences
+    text = programs.packed_attention(width, sizes)
+    return Case("packed attention", text, {**sizes, "d": width}, flop=4 * batch * heads * scores * width)
 
 
 def generation(batch: int, length: int) -> Case:

@@ -224,6 +224,31 @@ def _sdpa_masked(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     return call
 
 
+def _flex_packed(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """Its mask of blocks is made beforehand, as it is used for all layers."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    compiled = torch.compile(flex_attention, dynamic=False)
+    *heads, of_q, of_x = arrays
+    sizes = case.sizes["q"], case.sizes["x"]
+    mask = create_block_mask(lambda b, h, q, x: of_q[q] == of_x[x], None, None, *sizes, device=of_q.device)
+    return lambda: compiled(*heads, block_mask=mask)
+
+
+def _sdpa_packed(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """All scores, of which a mask leaves some; a query whose sequence has no key is zero elsewhere, and NaN here."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    *heads, of_q, of_x = arrays
+    mask = of_q[:, None] == of_x
+
+    def call() -> Any:
+        with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+            return torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask).nan_to_num()
+
+    return call
+
+
 TUTORIAL: list[Path] = []
 """Where the fused attention of Triton's tutorials lies, if one was named: its package does not hold it."""
 
@@ -340,6 +365,7 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "attention in 8 bits of values by key": SCALED,
     "grouped queries": GROUPED,
     "generation": {**GROUPED, COPY: _copy_keys},
+    "packed attention": {"SDPA masked": _sdpa_packed, "FlexAttention": _flex_packed},
     "window attention": {"SDPA masked": _sdpa_masked, "FlexAttention": _flex_window},
     "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
     "product of 8 bits": {"cuBLAS": _eight_bits},
