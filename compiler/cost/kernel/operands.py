@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 
+from xdsl.dialects import tensor
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from treadle.compiler.cost.kernel.work import Labour, keeps_left_operand, width_of
@@ -139,3 +140,16 @@ def _follows_product(op: Operation, axes: set[str]) -> bool:
         kernel = kernel.parent_op()
     earlier = () if kernel is None else takewhile(lambda each: each is not op, kernel.body.walk())
     return any(isinstance(each, ContractOp) and axes <= set(axes_of(each.result.type)) for each in earlier)
+
+
+def only_limits(value: SSAValue) -> bool:
+    """Whether an array says where streams begin and end, and no more: no register has it once they have begun."""
+    uses = list(value.uses)
+    return bool(uses) and all(_only_limits(value, use.operation) for use in uses)
+
+
+def _only_limits(value: SSAValue, user: Operation) -> bool:
+    if isinstance(user, WhereOp):
+        return value is not user.operand and all(value is not each for each in user.asked.values())
+    found = isinstance(user, ReduceOp) and [use.operation for use in user.result.uses]
+    return bool(found) and all(isinstance(each, tensor.ExtractOp) for each in found)

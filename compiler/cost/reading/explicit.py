@@ -29,6 +29,7 @@ from treadle.compiler.cost.kernel.operands import (
     computes_with,
     is_needed_first,
     left_operand,
+    only_limits,
     read_back,
     stays_in_registers,
     written,
@@ -69,7 +70,7 @@ from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.streams.held import limited_factors
 
-LASTING = ("carried", "kept", "row", "state", "repairing", "column", "bound", "value", *LEAVING)
+LASTING = ("carried", "kept", "row", "state", "repairing", "column", "bound", "limit", "value", *LEAVING)
 """Roles of tiles that stay from step to step."""
 
 
@@ -315,6 +316,9 @@ class Walk:
 
     def in_register(self, array: SSAValue, piece: SSAValue) -> None:
         """A piece that is held in registers; where a later stream loads the array again, the earlier one had it."""
+        if only_limits(piece):
+            self.hold("limit", piece)
+            return
         if self.lies_in_rows(axes_of(array.type)):
             self.loaded_in_rows(piece)
             return

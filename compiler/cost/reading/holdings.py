@@ -10,6 +10,7 @@ from treadle.compiler.cost.kernel.operands import (
     computes_with,
     is_needed_first,
     left_operand,
+    only_limits,
 )
 from treadle.compiler.cost.kernel.roles import lies_along_columns, role_of_met
 from treadle.compiler.cost.kernel.rows import made_in, met_in, reduced_later
@@ -42,6 +43,9 @@ class Holdings:
         held: list[Holding] = []
         for value, times in self.at.use.inputs.items():
             axes, width = axes_of(value.type), width_of(value.type)
+            if only_limits(value):
+                held.append(Holding("limit", axes, width))
+                continue
             if not self.at.comes_to_shared(value):
                 held += self._of_loaded(value)
                 continue
