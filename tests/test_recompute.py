@@ -12,6 +12,8 @@ from torch.nn import functional as F
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+import treadle
+import treadle.language as tl
 from roads import compiled
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import load_module, parse_module
@@ -138,3 +140,43 @@ def test_what_a_rounding_would_change_is_not_made_again() -> None:
     assert ("q", "x") in saved(kernels)
     products = [op for kernel in kernels for op in kernel.walk() if op.name == "diagram.contract"]
     assert len(products) == 1
+
+
+@treadle.kernel("q d, x d -> q, x", static="d", result="f32")
+def contrastive(A: tl.Array, B: tl.Array) -> tuple[tl.Array, tl.Array]:
+    scores = tl.contract(A, B, over="d") * 0.125
+    return tl.logsumexp(scores, over="x"), tl.logsumexp(scores, over="q")
+
+
+@treadle.kernel("q d, x d -> q, x", static="d", result="f32")
+def beyond_a_number(A: tl.Array, B: tl.Array) -> tuple[tl.Array, tl.Array]:
+    scores = tl.contract(A, B, over="d")
+    largest = tl.max(scores, over="x")
+    return largest, tl.sum(tl.where(largest > 8.0, scores, 0.0), over="q")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(("program", "is_steady"), [(contrastive, True), (beyond_a_number, False)])
+def test_whether_a_number_is_infinite_is_no_matter_of_roundings(
+    program: tl.NamedKernel, is_steady: bool, machine: str
+) -> None:
+    """A log-sum-exp asks that of its maximum, so that rows of nothing but -inf give -inf."""
+    module = program.trace(["f16", "f16"], {"q": 4096, "x": 4096, "d": 64}, program.static)
+    assert (("q", "x") not in saved(fused(module, machine))) == is_steady
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_log_sum_exps_along_both_axes(machine: str) -> None:
+    module = contrastive.trace(["f16", "f16"], {"q": 4096, "x": 4096, "d": 64}, contrastive.static)
+    road = compiled(str(module), machine=machine)
+    A, B = (np.random.default_rng(n).standard_normal((n, 64)).astype(np.float16) for n in (37, 75))
+    A[3], B[5] = np.inf, 0
+    A[3, 1:] = 0  # scores of row 3 are infinities of both signs, and NaN with row 5
+    B[6], A[4] = -np.inf, 0
+    B[6, 2:] = 0
+    rows, columns = road.run((A, B))
+    with np.errstate(invalid="ignore"):
+        scores = 0.125 * A.astype(float) @ B.astype(float).T
+        for axis, ours in ((1, rows), (0, columns)):
+            np.testing.assert_allclose(ours, np.logaddexp.reduce(scores, axis), rtol=2e-5)

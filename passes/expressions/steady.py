@@ -3,11 +3,13 @@
 Two kernels need not add up a product in one order, so what one finds of its elements (their maximum, say) may miss
 those of the other by a rounding. Sums, products and powers pass that on as it is. A comparison, a root or a logarithm
 of a difference, or a division by one makes another number of it, or none. Of powers, and of sums and products of them,
-a rounding is small beside themselves: these may be divided by, and have roots and logarithms."""
+a rounding is small beside themselves: these may be divided by, and have roots and logarithms. Whether a number is
+infinite, or is one at all, no rounding of it changes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Set
+from math import isinf
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr
@@ -102,12 +104,26 @@ def _is_steady_body(op: MapOp, values: Set[SSAValue], powers: Set[SSAValue]) -> 
     block, known = op.body.block, _powers_of(op, powers)
     moved: set[SSAValue] = {block.args[i] for i, each in enumerate(op.inputs) if each in values}
     for each in block.ops:
-        if moved.isdisjoint(each.operands):
+        if moved.isdisjoint(each.operands) or _asks_for_kind(each):
             continue
         if isinstance(each, STEADY_OF_POWERS):
             if each.operands[-1] in moved and each.operands[-1] not in known:
+                return False
+        elif isinstance(each, arith.SelectOp):
+            if each.cond in moved:
                 return False
         elif not isinstance(each, STEADY):
             return each is block.last_op
         moved |= {*each.results}
     return True
+
+
+def _asks_for_kind(op: Operation) -> bool:
+    """Whether a comparison tells infinities, or NaNs, from other numbers: its answer is the same after a rounding."""
+    if not isinstance(op, arith.CmpfOp):
+        return False
+    return op.lhs is op.rhs or any(_is_infinite_constant(each.owner) for each in op.operands)
+
+
+def _is_infinite_constant(owner: object) -> bool:
+    return isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr) and isinf(owner.value.value.data)
