@@ -32,6 +32,7 @@ from treadle.passes._functions import functions
 from treadle.passes.kernels import by_time
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.interpreter import entry_function
+from treadle.runtime.verify import verify
 
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 
@@ -107,8 +108,29 @@ def balanced(A: tl.Array, B: tl.Array, start: tl.Array) -> tuple[tl.Array, tl.Ar
     return -(tl.log(tl.sum(tl.exp(second - most), over="m")) + most), v
 
 
+@treadle.kernel("q d, x d, x e -> q e", static="d e")
+def regression(X: tl.Array, Y: tl.Array, V: tl.Array) -> tl.Array:
+    """By a Gaussian kernel of distances."""
+    squares = tl.sum(X * X, over="d") + tl.sum(Y * Y, over="d")
+    near = tl.exp((2 * tl.contract(X, Y, over="d") - squares) / 64)
+    return tl.contract(near.to("f16"), V, over="x") / tl.sum(near, over="x")
+
+
+@treadle.kernel("i j, i -> j, i j")
+def balanced_columns(C: tl.Array, f: tl.Array) -> tuple[tl.Array, tl.Array]:
+    """Half a step of Sinkhorn's iteration, and the plan that it gives."""
+    g = -tl.logsumexp(f - C, over="i")
+    return g, tl.exp(f + g - C)
+
+
+@treadle.kernel("n c -> c", static="n c")
+def variances(X: tl.Array) -> tl.Array:
+    return tl.var(X, over="n")
+
+
 WIDE = {"t": 16384, "i": 4096, "o": 4096}
 FEW = {"t": 8, "i": 262144}
+SQUARE = {"i": 4096, "j": 4096}
 HEADS = {"h": 32, "q": 4096, "x": 4096, "d": 64, "e": 64}
 CUT = {
     "activated on a100": (activated, ["f16"] * 2, WIDE, "a100", 2),
@@ -121,6 +143,9 @@ CUT = {
     "normed_attention on a100": (normed_attention, ["f16"] * 5, HEADS, "a100", 2),
     "normed_attention on h100": (normed_attention, ["f16"] * 5, HEADS, "h100", 3),
     "activated_and_summed on h100": (activated_and_summed, ["f16"] * 2, {"t": 65536, "d": 64, "f": 128}, "h100", 3),
+    "regression on h100": (regression, ["f16"] * 3, {"q": 16384, "x": 16384, "d": 64, "e": 64}, "h100", 3),
+    "balanced_columns on a100": (balanced_columns, ["f32"] * 2, SQUARE, "a100", 3),
+    "balanced_columns on h100": (balanced_columns, ["f32"] * 2, SQUARE, "h100", 3),
 }
 """A program, the formats of its arguments, the sizes that it states, the machine, and how many kernels: where rows are
 few, the axis that is streamed is cut into parts, too."""
@@ -201,6 +226,21 @@ def test_a_cut_computes_the_same_at_any_size(case: str) -> None:
         {"t": 1, "i": 1000, "o": 8},
     ):
         road.check({axis: size.get(axis, 9) for axis in road.symbolic})
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_sums_that_wait_for_others_are_cut_where_groups_are_few(machine: str) -> None:
+    """No axis is cut into parts of which a sum waits for another one that no law repairs; of each alone it is."""
+    sizes = {"n": 32768, "c": 64}
+    source = text(variances, ["f16"], sizes)
+    module = scheduled(source, machine)
+    (reason,) = cuts(module)
+    assert "few groups would be fed 'n' for" in reason
+    assert len(kernels(module)) == 4
+    road = compiled(source, machine=machine)
+    (verdict,) = verify(road.algorithm, inputs := road.inputs(sizes), road.run(inputs, checks=False), "emulator")
+    assert verdict.ok, verdict
 
 
 AGAIN = {

@@ -5,7 +5,7 @@ time, and only where it may is the model asked, which takes as long as a pass:
 
 - Every group along an axis makes again what does not have that axis: a norm, or a conversion, before a wide product.
 - An axis is fed once more for elements that are saved, by few groups, or with a product that is made anew.
-- Few groups sum along an axis, which cannot be cut into parts, for elements along it are saved.
+- Few groups sum along an axis that cannot be cut into parts: elements along it are saved, or sums wait for others.
 - A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
 - What a product multiplies is made in the kernel, of no product, so that no copies bring it to warpgroups.
 - What limits a stream is found in every group, by all of its warps together.
@@ -56,6 +56,9 @@ WIDEST = 256
 
 ROWS = 16
 """Of a product, that a group has at least."""
+
+NEIGHBOURS = 128
+"""In memory, that one group takes where they are its columns: a line for each of four warps."""
 
 SLOWEST = 3
 """Times as long as its multiplications alone a kernel takes that has no room: where saving and reading takes longer,
@@ -199,9 +202,10 @@ def is_faster(times: Sequence[float], than: Sequence[float]) -> bool:
 def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     """The cuts that may save time, each once."""
     seen: set[Cluster] = set()
-    late = (_saved_late(found, roles), _summed_late(found, roles))
-    begun = (_begun_with(found, roles), _multiplied(found), _one_by_one(found))
-    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun, _limiting(found))
+    late = (_saved_late(found, roles), _summed_late(found, roles), _in_turn(found, roles))
+    both = _repeated_and_begun_with(found, roles)
+    begun = (_begun_with(found, roles), _multiplied(found), _one_by_one(found), both, _limiting(found))
+    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun)
     for first, why in chain.from_iterable(proposed):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
             continue
@@ -236,11 +240,11 @@ def _saved_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     plan = StreamPlan(found.part, axis)
     if len(plan.streams) < 2:
         return
-    first = _needed(found.ops, found.part.reducing)
+    first = _with_late(found, axis, _needed(found.ops, found.part.reducing))
     made = [op for op in plan.step_of(plan.streams[-1]) if isinstance(op, ContractOp)]
     if any(plan.is_piece(op.result) for op in made):
         yield first, f"'{axis}' would be fed again, and {label(made[0].result)} made anew, for what is saved"
-    elif prod(found.sizes[each] for each in roles.group) <= found.machine.sms * (ROWS if made else 1):
+    elif _are_few_groups(found, roles, axis, bool(made)):
         taken = f"be fed '{axis}' again" if roles.stream else f"hold all of '{axis}', or be fed it again,"
         yield first, f"few groups would {taken} for what is saved"
 
@@ -251,9 +255,44 @@ def _summed_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     axis = roles.stream or roles.instead
     if axis is None or all(axis not in axes_of(value.type) for value in found.part.leaving):
         return
-    if prod(found.sizes[each] for each in roles.group) <= found.machine.sms * (ROWS if found.products else 1):
+    if _are_few_groups(found, roles, axis, bool(found.products)):
         elements = [op for op in found.part.ops if axis in axes_of(op.results[0].type)]
         yield _needed(found.ops, elements), f"few groups would sum along '{axis}' what is saved"
+
+
+def _in_turn(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """What the reductions of earlier streams need, where few groups have one stream after another: of reductions that
+    wait for no others the axis can be cut into parts."""
+    axis = roles.stream or roles.instead
+    if axis is None or found.products or not _are_few_groups(found, roles, axis, False):
+        return
+    plan = StreamPlan(found.part, axis)
+    for stream in plan.streams[1:]:
+        earlier = [op for op in found.part.reducing if plan.is_state(op.result) and plan.stage_of(op.result) < stream]
+        if later := plan.states_in(stream):
+            first = _with_late(found, axis, _needed(found.ops, earlier))
+            yield first, f"few groups would be fed '{axis}' for {label(later[0])} after other sums"
+
+
+def _are_few_groups(found: Sized, roles: Roles, axis: str, make_products: bool) -> bool:
+    """Whether groups leave multiprocessors empty: a group takes several rows of a product, and all neighbours in a line
+    where the axis that it is fed does not lie last."""
+    least = ROWS if make_products else 1
+    fed = [axes for value in found.part.read if axis in (axes := axes_of(value.type))]
+    if any(axes[-1] in roles.group for axes in fed):
+        least = max(least, NEIGHBOURS)
+    return prod(found.sizes[each] for each in roles.group) <= found.machine.sms * least
+
+
+def _with_late(found: Sized, axis: str, first: Cluster) -> Cluster:
+    """And what is made of it without an axis for the caller: beside elements along the axis no group could save it
+    once."""
+    for op in found.part.ops:
+        inside = [operand.owner for operand in op.operands if operand.owner in found.ops]
+        is_late = inside and op.results[0] in found.part.leaving and axis not in axes_of(op.results[0].type)
+        if is_late and all(owner in first for owner in inside):
+            first |= {op}
+    return first
 
 
 def _beside_products(found: Sized) -> Iterator[tuple[Cluster, str]]:
@@ -303,6 +342,14 @@ def _begun_with(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     reducing = [op for op in before if isinstance(op, ReduceOp)]
     if reducing and any(isinstance(op, ContractOp) for op in fed):
         yield _needed(found.ops, reducing), f"{label(reducing[0].result)} is summed before '{roles.stream}' is fed"
+
+
+def _repeated_and_begun_with(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """Both: norms of rows and of columns, beside neither of which a producer brings the operands of a product."""
+    repeated, begun = list(_repeated(found, roles)), list(_begun_with(found, roles))
+    if repeated and begun:
+        why = " and ".join(why for _, why in (repeated[0], begun[0]))
+        yield repeated[0][0] | begun[0][0], why
 
 
 def _limiting(found: Sized) -> Iterator[tuple[Cluster, str]]:
