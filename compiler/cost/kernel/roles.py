@@ -85,9 +85,10 @@ def vector_in_rows(moved: Iterable[int], products: Iterable[ContractOp]) -> int:
     return 16 // max(min(moved, default=4), min(operands, default=0))
 
 
-def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
+def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None = None) -> ProductAxes:
     group_axes = tuple(group_axes)
     products = contractions_of(kernel)
+    singly = (stream,) if steps_over_batches(products, group_axes, stream) else ()
     rows = [axis for axis in group_axes if products and all(_is_free(axis, op) for op in products)]
     # Columns that no group cuts are of the other operand; else a product would have both along one of them. Rows are by
     # preference an axis of a left operand, and of those the one nearest to the contiguous end.
@@ -100,11 +101,22 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
         if axis != row
         and row is not None
         and any(_is_column(axis, row, op) for op in products)
-        and not any(_is_batch(axis, op) or _has_columns(axis, group_axes, op) for op in products)
+        and not any(_is_batch(axis, op) or _has_columns(axis, (*group_axes, *singly), op) for op in products)
     ]
     column = columns[-1] if columns else None
     single = frozenset(group_axes) - {row, column}
     return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products), single)
+
+
+def steps_over_batches(products: Sequence[ContractOp], group_axes: Collection[str], stream: str | None) -> bool:
+    """Whether both operands have the streamed axis wherever a product has it, and groups have rows and columns of each:
+    a step takes one index, a product of matrices, as a group takes one of a batch."""
+    made = [op for op in products if stream in axes_of(op.result.type)]
+    if not made or not all(_is_batch(stream, op) for op in made):
+        return False
+    free = [axis for axis in group_axes if not any(_is_batch(axis, op) for op in products)]
+    sides = [(op, axes_of(side.type)) for op in made for side in (op.lhs, op.rhs)]
+    return all(any(axis in side and _is_free(axis, op) for axis in free) for op, side in sides)
 
 
 @dataclass(frozen=True)
@@ -150,7 +162,7 @@ def _is_free(axis: str, op: ContractOp) -> bool:
     return axis in axes_of(op.result.type) and left != right
 
 
-def _is_batch(axis: str, op: ContractOp) -> bool:
+def _is_batch(axis: str | None, op: ContractOp) -> bool:
     return axis in axes_of(op.lhs.type) and axis in axes_of(op.rhs.type)
 
 

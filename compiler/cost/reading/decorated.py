@@ -15,6 +15,7 @@ from treadle.compiler.cost.kernel.plan import LEAVING_WIDTHS
 from treadle.compiler.cost.kernel.roles import (
     lies_in_rows,
     product_axes,
+    steps_over_batches,
     stream_use,
 )
 from treadle.compiler.cost.kernel.work import Labour, width_of
@@ -41,7 +42,7 @@ class Decorated:
         self.results = tuple(terminator.operands)
         self.products = [op for op in self.operations if isinstance(op, ContractOp)]
         self.use = stream_use(kernel, stream)
-        self.roles = product_axes(kernel, group)
+        self.roles = product_axes(kernel, group, self.stream)
 
     def comes_to_shared(self, value: SSAValue) -> bool:
         return comes_to_shared(value, self.products, self.roles.row, self.stream)
@@ -94,7 +95,7 @@ class Decorated:
             return False
         sizes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
         columns = [axis for axis in axes_of(op.result.type) if axis not in self.group and sizes[axis] != 1]
-        if self.stream in columns and len(columns) > 1:
+        if self.stream in columns and (len(columns) > 1 or steps_over_batches(self.products, self.group, self.stream)):
             return True
         if self.stream not in op.over_axes:
             return False
