@@ -233,20 +233,24 @@ def _repeated(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
 
 
 def _saved_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
-    """What reductions need, where elements that are saved wait for them."""
+    """What reductions need, where elements that are saved wait for them: all reductions, or those along the axis."""
     axis = roles.stream or roles.instead
     if axis is None or all(axis not in axes_of(value.type) for value in found.part.leaving):
         return
     plan = StreamPlan(found.part, axis)
     if len(plan.streams) < 2:
         return
-    first = _with_late(found, axis, _needed(found.ops, found.part.reducing))
+    states = [op for op in found.part.reducing if plan.is_state(op.result)]
+    firsts = [_with_late(found, axis, _needed(found.ops, reducing)) for reducing in (found.part.reducing, states)]
     made = [op for op in plan.step_of(plan.streams[-1]) if isinstance(op, ContractOp)]
     if any(plan.is_piece(op.result) for op in made):
-        yield first, f"'{axis}' would be fed again, and {label(made[0].result)} made anew, for what is saved"
+        why = f"'{axis}' would be fed again, and {label(made[0].result)} made anew, for what is saved"
     elif _are_few_groups(found, roles, axis, bool(made)):
         taken = f"be fed '{axis}' again" if roles.stream else f"hold all of '{axis}', or be fed it again,"
-        yield first, f"few groups would {taken} for what is saved"
+        why = f"few groups would {taken} for what is saved"
+    else:
+        return
+    yield from ((first, why) for first in firsts)
 
 
 def _summed_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
@@ -287,11 +291,11 @@ def _are_few_groups(found: Sized, roles: Roles, axis: str, make_products: bool) 
 def _with_late(found: Sized, axis: str, first: Cluster) -> Cluster:
     """And what is made of it without an axis for the caller: beside elements along the axis no group could save it
     once."""
-    for op in found.part.ops:
-        inside = [operand.owner for operand in op.operands if operand.owner in found.ops]
-        is_late = inside and op.results[0] in found.part.leaving and axis not in axes_of(op.results[0].type)
-        if is_late and all(owner in first for owner in inside):
-            first |= {op}
+    leaving = [_owner(value) for value in found.part.leaving if axis not in axes_of(value.type)]
+    for op in leaving:
+        needed = _needed(found.ops, [op])
+        if needed & first and all(axis not in axes_of(each.results[0].type) for each in needed - first):
+            first |= needed
     return first
 
 
