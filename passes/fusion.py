@@ -296,7 +296,8 @@ def _check_absent(part: Part, clusters: Clusters) -> None:
         raise Refusal(
             reader,
             f"{label(value)} has elements only where {texts}, but it would be saved by a kernel and read by what is in "
-            "none, which could not know that: select its elements with `diagram.where` after that",
+            "none, which could not know that: select its elements with `diagram.where` (`keep` of Python) after that, "
+            "or let those that count for nothing be zeros, by a choice of a map (`where` of Python)",
         )
 
 

@@ -444,6 +444,12 @@ def test_integers_as_numpy_has_them(name: str, format: Any) -> None:
         (lambda A, B: tl.keep(A, "m <"), "^condition 'm <' cannot be read"),
         (lambda A, B: tl.keep(A, "B[n] > m"), r"'B' is not given: name the array that it is, keep\(..., B=B\)"),
         (lambda A, B: tl.contract(A, B, over="m") * A, None),
+        (
+            lambda A, B: tl.read(A, "m, (n + 4) % 8"),
+            "divides one position by a number .*, compute it in an array of int",
+        ),
+        (lambda A, B: [A, B], "returns 2 arrays, its signature has 1"),
+        (lambda A, B: [A * 2], None),
     ],
 )
 def test_what_cannot_be_traced(function: Callable[..., Any], message: str | None) -> None:
@@ -454,6 +460,24 @@ def test_what_cannot_be_traced(function: Callable[..., Any], message: str | None
         return
     with pytest.raises(TreadleError, match=message):
         traced.trace(["f32", "f32"], sizes)
+
+
+def test_a_read_at_positions_that_are_computed() -> None:
+    """What the message about a remainder of a sum advises: a rotation by halves."""
+    A = np.arange(32, dtype=np.float32).reshape(2, 16)
+    halves = treadle.kernel("m n -> m n")(lambda X: tl.read(X, "m, at_[n]", at_=(tl.index("n", X) + 8) % 16) * 2)
+    assert np.array_equal(halves(A), 2 * np.roll(A, 8, 1))
+
+
+def test_a_cumulative_sum_of_what_a_condition_left_is_told_what_to_do() -> None:
+    sums = treadle.kernel("q x -> q x")(lambda S: tl.cumsum(tl.keep(S, "x <= q"), over="x"))
+    chosen = treadle.kernel("q x -> q x")(
+        lambda S: tl.cumsum(tl.where(tl.index("x", S) <= tl.index("q", S), S, 0.0), over="x")
+    )
+    S = np.ones((3, 4), np.float32)
+    with pytest.raises(TreadleError, match=r"let those that count for nothing be zeros, .*`where` of Python"):
+        sums(S)
+    assert np.array_equal(chosen(S), np.cumsum(np.tril(S), 1))
 
 
 def test_a_result_with_an_axis_too_many() -> None:

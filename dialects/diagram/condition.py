@@ -297,6 +297,8 @@ def _instead(node: ast.expr) -> str | None:
             return "join comparisons by 'and' and 'or'"
         case ast.UnaryOp(op=ast.Invert()):
             return "negate a comparison by 'not'"
+        case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):  # a condition divides sums, too, and says itself by what
+            return f"a place divides one position by a number above zero; of anything else, {NAME_IT}"
         case ast.BinOp(op=ast.Div()):
             return "divide by '//', which rounds down"
         case ast.Call(func=ast.Name(id="abs")):

@@ -167,11 +167,12 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
 
 
 def read(array: Array, at: str, **inputs: Array) -> Array:
-    """An array at other positions, of which `at` says one for each of its axes: affine ones, `"b, 2 * t + r, c"`, their
-    quotients and remainders, and entries of arguments in i32, which are named. Keys in pages, and rows of a table:
-    `read(pages, "table[b, x // 64], x % 64, d", table=table)`, `read(W, "token[t], d", token=token)`. Outside of the
-    array, and where there is no entry, are zeros. The result has the axes of the positions, in their order; one that no
-    argument has goes over all entries that there are.
+    """An array at other positions, of which `at` says one for each of its axes: affine ones, `"b, 2 * t + r, c"`,
+    quotients and remainders of an axis by a number, and entries of arrays in i32, which are named. Keys in pages, rows
+    of a table, and what is computed, as for a rotation by halves: `read(pages, "table[b, x // 64], x % 64, d",
+    table=table)`, `read(W, "token[t], d", token=token)`, `read(X, "t, other[d]", other=(index("d", X) + 32) % 64)`.
+    Outside of the array, and where there is no entry, are zeros. The result has the axes of the positions, in their
+    order; one that no argument has goes over all entries that there are.
 
     TreadleError for what is no place, and for arrays that are not named."""
     given: dict[str, Any] = dict(inputs)
