@@ -152,7 +152,7 @@ class NamedKernel:
         graph.before_each = lambda: look(lambda each: _value_of(each, graph))
         returned = self.function(*arguments)
         graph.before_each = None
-        results = cast("tuple[Any, ...]", tuple(returned) if isinstance(returned, tuple | list) else (returned,))
+        results = cast("Sequence[Any]", returned if isinstance(returned, tuple | list) else (returned,))
         if len(results) != len(self.signature.outputs):
             raise TreadleError(
                 f"{self._name} returns {len(results)} arrays, its signature has {len(self.signature.outputs)} results"

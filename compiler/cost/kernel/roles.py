@@ -88,7 +88,7 @@ def vector_in_rows(moved: Iterable[int], products: Iterable[ContractOp]) -> int:
 def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None = None) -> ProductAxes:
     group_axes = tuple(group_axes)
     products = contractions_of(kernel)
-    singly = (stream,) if steps_over_batches(products, group_axes, stream) else ()
+    singly = (stream,) if stream is not None and steps_over_batches(products, group_axes, stream) else ()
     rows = [axis for axis in group_axes if products and all(_is_free(axis, op) for op in products)]
     # Columns that no group cuts are of the other operand; else a product would have both along one of them. Rows are by
     # preference an axis of a left operand, and of those the one nearest to the contiguous end.
