@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -11,15 +12,19 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
+from treadle.dialects.diagram.array import size_text
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
+from treadle.passes._decisions import decide
 from treadle.passes._functions import kernels_named, label, note
-from treadle.passes._parts import Part, part_of_kernel
-from treadle.passes.expressions.scalars import weave
-from treadle.passes.kernels.roles import WHOLE_LIMIT, keeping_together, not_grouped, repeated_products
+from treadle.passes._parts import part_of_kernel
+from treadle.passes.kernels.groups import Groups, groups_of
+from treadle.passes.kernels.roles import WHOLE_LIMIT, keeping_together, may_repeat, not_grouped, repeated_products
+from treadle.passes.kernels.whole_or_repeated import best_groups
 
 PASS = "tiling"
+
+NONE = "none"
+"""What `repeated` says where groups repeat products along no axis that they can hold."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +72,16 @@ class TilingPass(ModulePass):
     are independent. An axis is refused if something is reduced along it, if a result does not have it (each
     group would save that again), or if a product does not have it (each group would compute it again), unless no
     group can hold all of it (`kernels.roles.WHOLE_LIMIT`): then each repeats that product, and the derivation says so.
-    """
+
+    A short axis that a map spreads a product along (`kernels.spread`: scores times a number for each head) is held
+    whole, or cut while each group repeats that product, whichever takes less time by the cost model
+    (`kernels.whole_or_repeated`). `repeated` says along which of these axes groups repeat products, or `none`."""
 
     name = PASS
 
     axis: str = ""
     kernel: str = ""
+    repeated: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         named = kernels_named(op, self.kernel)
@@ -81,15 +90,45 @@ class TilingPass(ModulePass):
             raise Refusal(
                 _where([kernel for _, kernel in named], self.axis) or op, self._refusal([k for _, k in named])
             )
-        for function, kernel in chosen:
-            _decorate(function, kernel, self.axis)
+        found = [(function, kernel, groups_of(kernel)) for function, kernel in chosen]
+        self._check_repeated(op, [given for _, _, given in found])
+        is_open = not self.axis and any(given.able for _, _, given in found)
+        for function, kernel, given in found:
+            groups, why = self._groups(op, function, kernel, given)
+            _decorate(function, kernel, self.axis, groups, why)
+            if is_open:
+                decide(kernel, repeated=groups.repeated or (NONE,))
+
+    def _groups(
+        self, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, given: Groups
+    ) -> tuple[Groups, Mapping[str, str]]:
+        """The groups that are asked for, or the best ones, and why an axis is cut that could be held whole, or held
+        that could be cut (Refusal)."""
+        if not self.repeated and not self.axis:
+            return best_groups(module, function, kernel, given)
+        groups = given.repeating(tuple(axis for axis in given.able if axis in self.repeated))
+        if self.repeated and given.able and (reason := groups.impossible) is not None:
+            raise Refusal(kernel, f"no kernel repeats products along so few axes: {reason}")
+        return groups, {}
+
+    def _check_repeated(self, module: ModuleOp, found: Iterable[Groups]) -> None:
+        able = {axis for given in found for axis in (*given.able, *given.old.group.as_dict())}
+        if unable := [axis for axis in self.repeated if axis not in able and axis != NONE]:
+            raise Refusal(
+                module,
+                f"groups along axis '{unable[0]}' would repeat no product: the axes of up to {WHOLE_LIMIT} that a map "
+                f"spreads a product along are {', '.join(repr(axis) for axis in sorted(able)) or 'none'}",
+            )
 
     def _why_not(self, kernel: KernelOp) -> str | None:
         """Why the axis asked for cannot be cut in a kernel."""
         part = part_of_kernel(kernel)
         if self.axis and self.axis not in part.sizes:
             return f"there is no axis '{self.axis}' (there is {', '.join(part.sizes)})"
-        return not_grouped(part, self.axis, WHOLE_LIMIT) if self.axis else None
+        reason = not_grouped(part, self.axis, WHOLE_LIMIT, self.repeated) if self.axis else None
+        if reason is None or self.axis not in may_repeat(part):
+            return reason
+        return f"{reason}: ask for that, too, with repeated={self.axis}"
 
     def _refusal(self, named: list[KernelOp]) -> str:
         reasons = [f"@{kernel.kernel_name.data}: {self._why_not(kernel)}" for kernel in named]
@@ -104,37 +143,23 @@ def _where(named: list[KernelOp], axis: str) -> Operation | None:
     return None
 
 
-def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
-    part = part_of_kernel(kernel)
-    old = kernel.schedule or ScheduleAttr({}, {}, {})
-    streamed = old.stream.as_dict()
-    refused = {axis: reason for axis in part.sizes if (reason := not_grouped(part, axis, WHOLE_LIMIT)) is not None}
-    # whoever wrote the schedule has decided that groups hold it
-    refused |= {name: "its schedule holds it whole" for name in old.whole.as_dict() if repeated_products(part, name)}
-    free = [name for name in _in_order(part) if name not in refused and name not in streamed]
-    group = {name: UNDECIDED for name in free if axis in ("", name)} | old.group.as_dict()
-    whole = {
-        axis: size
-        for axis, size in part.sizes.items()
-        if axis in refused and axis not in streamed and size not in (DYNAMIC, 0)
-    }
-    at, cut = f"@{kernel.kernel_name.data}", dict(old.group.as_dict())
+def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str, groups: Groups, why: Mapping[str, str]) -> None:
+    at, old, group, whole = f"@{kernel.kernel_name.data}", groups.old, groups.group(axis), groups.whole
+    cut = dict(old.group.as_dict())
     for name in group:
         cut = {each: size for each, size in group.items() if each in cut or each == name}
         kernel.properties["schedule"] = old.but(group=cut)
-        note(function, PASS, f"{name} of {at}", "group partition: weaved over it", _repeated(part, name))
+        reason = _repeated(groups, name, why.get(name, "asked for"))
+        note(function, PASS, f"{name} of {at}", "group partition: weaved over it", reason)
     kernel.properties["schedule"] = old.but(group=group, whole=whole)
     for name in whole:
-        note(function, PASS, f"{name} of {at}", "held whole", refused[name])
+        reason = "; ".join(each for each in (groups.refused[name], why.get(name)) if each)
+        note(function, PASS, f"{name} of {at}", "held whole", reason)
 
 
-def _repeated(part: Part, axis: str) -> str:
+def _repeated(groups: Groups, axis: str, why: str) -> str:
     """What every group along an axis repeats, and why."""
-    products = " and ".join(label(op.result) for op in repeated_products(part, axis))
-    held = f"no group holds all of its {size_text(part.sizes[axis])}"
-    return f"each group repeats {products}, which lacks it: {held} (at most {WHOLE_LIMIT})" if products else ""
-
-
-def _in_order(part: Part) -> tuple[str, ...]:
-    """Axes in the order of memory of what leaves the kernel."""
-    return weave([*(axes_of(value.type) for value in part.leaving), part.sizes])
+    part, repeated = groups.part, groups.repeated
+    products = " and ".join(label(op.result) for op in repeated_products(part, axis, WHOLE_LIMIT, repeated))
+    held = f"no group holds all of its {size_text(part.sizes[axis])} (at most {WHOLE_LIMIT})"
+    return f"each group repeats {products}, which lacks it: {why if axis in repeated else held}" if products else ""

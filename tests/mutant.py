@@ -47,6 +47,7 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/told_from_a_maximum.mlir": ({},),
     "tests/programs/two_peaks.mlir": ({},),
     "tests/programs/chosen_by_a_number.mlir": ({},),
+    "tests/programs/scores_by_heads.mlir": ({"q": 9, "x": 37},),
 }
 EXPLICIT = (
     "hierarchy-rescale-lazily",
@@ -92,6 +93,8 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "file": ("x.toml",)}, "and was given both"),
     ("examples/matmul.mlir", "streaming", {"axis": ("m",), "kernel": ("matmul",)}, "'m' is reduced by nothing"),
     ("examples/matmul.mlir", "tiling", {"axis": ("k",)}, "'k' is reduced by %C"),
+    ("tests/programs/scores_by_heads.mlir", "tiling", {"repeated": ("none",)}, "would have columns along 'h' and 'e'"),
+    ("tests/programs/scores_by_heads.mlir", "tiling", {"repeated": ("e",)}, "along axis 'e' would repeat no product"),
     ("examples/matmul.mlir", "hierarchy-transpose-arrays", {"arrays": ("A",)}, "there is no array %A to transpose"),
     (
         "examples/matmul_int8.mlir",

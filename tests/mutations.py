@@ -663,14 +663,24 @@ MUTATIONS: dict[str, Mutation] = {
         "if False:",
     ),
     "tiling: cuts what is reduced": (
-        "tiling",
-        "if name not in refused and name not in streamed]",
-        "if name not in streamed]",
+        "passes/kernels/groups",
+        "others = (*self.refused, *self.old.stream.as_dict())",
+        "others = (*self.old.stream.as_dict(),)",
     ),
     "tiling: any axis that is asked for": (
         "tiling",
-        "return not_grouped(part, self.axis, WHOLE_LIMIT) if self.axis else None",
-        "return None",
+        "reason = not_grouped(part, self.axis, WHOLE_LIMIT, self.repeated) if self.axis else None",
+        "reason = None",
+    ),
+    "tiling: holds what it is asked to, whatever that is": (
+        "tiling",
+        "if self.repeated and given.able and (reason := groups.impossible) is not None:",
+        "if False:",
+    ),
+    "tiling: repeats along any axis": (
+        "tiling",
+        "if unable := [axis for axis in self.repeated if axis not in able and axis != NONE]:",
+        "if unable := []:",
     ),
     "set-sizes: results keep their sizes": (
         "diagram_set_sizes",

@@ -149,13 +149,15 @@ class Clock:
     limit: int
     time: Time
 
-    def sized(self, ops: Cluster) -> Sized | None:
-        """None where a size is not stated, or what is to do takes no longer than a launch: how long such a kernel
-        takes is latency, of which the model knows least."""
+    def sized(self, ops: Cluster, even_short: bool = False) -> Sized | None:
+        """None where a size is not stated, or (not with `even_short`) what is to do takes no longer than a launch: how
+        long such a kernel takes is latency, of which the model knows least."""
         part = part_of(ops)
         sizes = {axis: self.stated.get(axis, DYNAMIC) if size == DYNAMIC else size for axis, size in part.sizes.items()}
         found = Sized(part, self.limit, sizes, self.machine)
-        return None if DYNAMIC in sizes.values() or found.least_time <= self.machine.launch else found
+        if DYNAMIC in sizes.values():
+            return None
+        return found if even_short or found.least_time > self.machine.launch else None
 
     def cut(self, ops: Cluster) -> Judged | None:
         """The cut of a cluster that saves most time, and whether that is enough; None where there is none."""

@@ -26,6 +26,7 @@ from treadle.passes.kernels.narrow import narrow_product
 from treadle.passes.kernels.phases import phases_of, phases_reached
 from treadle.passes.kernels.roles import Refusal, Roles, must_hold_rows, roles_of
 from treadle.passes.kernels.select_again import select_again
+from treadle.passes.kernels.spread import spread_axes
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
 from treadle.passes.kernels.wide import judged, wide_pairs
 from treadle.passes.streams.stages import Repairs
@@ -314,17 +315,25 @@ class Clusters:
     def _why_unfit(
         self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
     ) -> tuple[str, str] | None:
-        """Asked where several products come together, a product joins a reduction, or anything joins reductions over
-        several axes or of long rows that cannot be fed in pieces: only they hold so much at once, and asking takes
-        time."""
+        """Asked where several products come together, a product joins a reduction, a reduction joins a product that a
+        map spreads along an axis, or anything joins reductions over several axes or of long rows that cannot be fed in
+        pieces: only they hold so much at once, and asking takes time."""
         products = sum(isinstance(each, ContractOp) for each in ops)
         reduced = {axis for each in ops if isinstance(each, ReduceOp) for axis in each.over_axes}
         brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
         brings_product |= isinstance(op, ContractOp) and len(reduced) > 0
+        brings_product |= isinstance(op, ReduceOp) and self._holds_spread(ops)
         if not brings_product and len(reduced) < 2 and not self._must_hold_rows(ops):
             return None
         reason = self.unfit(ops)
         return None if reason is None else ("no memory for one kernel", reason)
+
+    def _holds_spread(self, ops: frozenset[Operation]) -> bool:
+        """Whether groups hold whole an axis that a map spreads a product along."""
+        if not (spread := spread_axes(part := part_of(ops))):
+            return False
+        roles = roles_of(part, self.limit, repairs=self.repairs)
+        return isinstance(roles, Roles) and any(roles.whole.get(axis, 1) > 1 for axis in spread)
 
     def _must_hold_rows(self, ops: frozenset[Operation]) -> bool:
         part = part_of(ops)

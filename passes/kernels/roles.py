@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,6 +16,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes.expressions.scalars import weave
+from treadle.passes.kernels.spread import spread_axes, subsets
 from treadle.passes.streams.stages import Repairs, StreamPlan
 
 __all__ = [
@@ -25,11 +26,13 @@ __all__ = [
     "Refusal",
     "Roles",
     "keeping_together",
+    "may_repeat",
     "must_hold_rows",
     "not_grouped",
     "part_of_kernel",
     "repeated_products",
     "roles_of",
+    "too_many_columns",
 ]
 
 WHOLE_LIMIT = 256
@@ -74,20 +77,28 @@ def roles_of(
     """A role for each axis, or why there is none; `stream` asks for that axis to be streamed. With `wide`, where there
     is none otherwise, groups hold whole whatever products only sum over, however long, are cut along axes that they
     cannot hold and that a product lacks, which each of them then repeats, and are fed index by index an axis of a
-    product that has columns along another one."""
+    product that has columns along another one. If that is not enough, they are cut along short axes, too, that a map
+    spreads a product along (`kernels.spread`), which each of them then repeats: along as few as do."""
     repairs = {} if repairs is None else repairs
     found = _roles_of(part, whole_limit, stream, repairs)
     if not wide or isinstance(found, Roles):
         return found
-    return _roles_of(part, whole_limit, stream, repairs, wide)
+    ways = subsets(may_repeat(part, whole_limit))
+    widened = [_roles_of(part, whole_limit, stream, repairs, True, repeated) for repeated in ways]
+    return next((each for each in widened if isinstance(each, Roles)), widened[0])
 
 
 def _roles_of(
-    part: Part, whole_limit: int, stream: str | None, repairs: Repairs, wide: bool = False
+    part: Part,
+    whole_limit: int,
+    stream: str | None,
+    repairs: Repairs,
+    wide: bool = False,
+    repeated: Collection[str] = (),
 ) -> Roles | Refusal:
     sizes = part.sizes
     held = whole_limit if wide else None
-    refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis, held)) is not None}
+    refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis, held, repeated)) is not None}
     if stream is None and (problem := _two_symbolic(part, sizes)) is not None:
         return Refusal(problem)
     candidates = _stream_candidates(part, sizes, whole_limit, repairs) if stream is None else [stream]
@@ -128,16 +139,18 @@ def _two_symbolic(part: Part, sizes: Mapping[str, int]) -> str | None:
     )
 
 
-def not_grouped(part: Part, axis: str, whole_limit: int | None = None) -> str | None:
-    """Why an axis cannot be cut into independent groups, or None if it can. With `whole_limit` groups repeat products
-    along axes that are longer."""
-    found = keeping_together(part, axis, whole_limit)
+def not_grouped(part: Part, axis: str, whole_limit: int | None = None, repeated: Collection[str] = ()) -> str | None:
+    """Why an axis cannot be cut into independent groups, or None if it can. Groups repeat products along the axes in
+    `repeated`, and with `whole_limit` along axes that are longer."""
+    found = keeping_together(part, axis, whole_limit, repeated)
     return None if found is None else found[1]
 
 
-def keeping_together(part: Part, axis: str, whole_limit: int | None = None) -> tuple[SSAValue, str] | None:
-    """The value because of which an axis cannot be cut into independent groups, and why; None if it can. With
-    `whole_limit` groups repeat products along axes that are longer."""
+def keeping_together(
+    part: Part, axis: str, whole_limit: int | None = None, repeated: Collection[str] = ()
+) -> tuple[SSAValue, str] | None:
+    """The value because of which an axis cannot be cut into independent groups, and why; None if it can. Groups repeat
+    products along the axes in `repeated`, and with `whole_limit` along axes that are longer."""
     for op in part.reducing:
         if axis in op.over_axes:
             return op.result, f"axis '{axis}' is reduced by {label(op.result)}"
@@ -145,17 +158,34 @@ def keeping_together(part: Part, axis: str, whole_limit: int | None = None) -> t
         if axis not in axes_of(value.type):
             return value, f"axis '{axis}' is not in {label(value)}, which every group of it would save again"
     lacking = _products_without(part, axis)
-    if not lacking or (whole_limit is not None and not _is_held(part.sizes[axis], whole_limit)):
+    if not lacking or axis in repeated or (whole_limit is not None and not _is_held(part.sizes[axis], whole_limit)):
         return None
     product = lacking[0].result
     return product, f"axis '{axis}' is not in the product {label(product)}, which every group of it would repeat"
 
 
-def repeated_products(part: Part, axis: str, whole_limit: int = WHOLE_LIMIT) -> list[ContractOp]:
-    """The products that every group of an axis repeats, if it is one of those that groups cannot hold whole."""
-    if _is_held(part.sizes[axis], whole_limit) or not_grouped(part, axis, whole_limit) is not None:
+def repeated_products(
+    part: Part, axis: str, whole_limit: int = WHOLE_LIMIT, repeated: Collection[str] = ()
+) -> list[ContractOp]:
+    """The products that every group of an axis repeats, if it is one of those that groups cannot hold whole, or of
+    those in `repeated`."""
+    is_whole = axis not in repeated and _is_held(part.sizes[axis], whole_limit)
+    if is_whole or not_grouped(part, axis, whole_limit, repeated) is not None:
         return []
     return _products_without(part, axis)
+
+
+def may_repeat(part: Part, whole_limit: int = WHOLE_LIMIT) -> tuple[str, ...]:
+    """The axes that groups can hold whole, and along which they could repeat a product instead whose elements a map
+    spreads along them; the shortest first, along which it is repeated least."""
+    short = [axis for axis in spread_axes(part) if 1 < part.sizes[axis] <= whole_limit]
+    found = [axis for axis in short if not_grouped(part, axis, repeated=[axis]) is None]
+    return tuple(sorted(found, key=lambda axis: part.sizes[axis]))
+
+
+def too_many_columns(part: Part, stream: str | None, whole: Iterable[str]) -> str | None:
+    """Why groups cannot hold these axes whole beside a stream: the columns of a product lie along one axis."""
+    return _two_columns(part, [*([] if stream is None else [stream]), *whole], part.sizes)
 
 
 def _products_without(part: Part, axis: str) -> list[ContractOp]:

@@ -1,11 +1,11 @@
 """Which clusters become one kernel whose groups hold a long axis whole, or repeat a product: the cost model tells.
 
 Two clusters that no usual roles make one kernel may still be one (`kernels.roles`, `wide`): what products only sum over
-is held whole as far as tiles fit the memory of the machine, and an axis that is too long to be held, and that a product
-lacks, is cut into groups, each of which makes that product again. Then nothing is saved between the two, and tiles are
-smaller, or products more. So they are joined where that takes no more time at the sizes that the program states, nor
-where axes known only at launch are long: of two that take the same time, the one is better that needs no memory for
-what goes between."""
+is held whole as far as tiles fit the memory of the machine, and an axis that a product lacks, and that is too long to
+be held or that a map spreads that product along (`kernels.spread`), is cut into groups, each of which makes the product
+again. Then nothing is saved between the two, and tiles are smaller, or products more. So they are joined where that
+takes no more time at the sizes that the program states, nor where axes known only at launch are long: of two that take
+the same time, the one is better that needs no memory for what goes between."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from xdsl.ir import Operation
 from treadle.dialects.diagram.array import size_text
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, part_of
-from treadle.passes.kernels.by_time import NO_SLOWER, Clock, Cluster, Sized
-from treadle.passes.kernels.roles import Refusal, Roles, repeated_products, roles_of
+from treadle.passes.kernels.by_time import NO_SLOWER, WORTH, Clock, Cluster, Sized
+from treadle.passes.kernels.roles import Refusal, Roles, may_repeat, repeated_products, roles_of
 
 
 @dataclass(frozen=True)
@@ -48,27 +48,34 @@ def wide_roles(part: Part, limit: int) -> Roles | None:
 
 
 def judged(clock: Clock, first: Cluster, second: Cluster) -> Verdict | None:
-    """None where the model does not tell, or no sizes of the one kernel fit the machine."""
-    found = clock.sized(first | second)
-    roles = None if found is None else wide_roles(found.part, clock.limit)
-    if found is None or roles is None:
+    """None where the model does not tell, or no sizes of the one kernel fit the machine. Of a product that is repeated
+    along a short axis it tells however little there is to do: one kernel is one launch less, and its groups more. There
+    a tenth that is saved at the stated sizes is worth less than a tenth where axes are long."""
+    part = part_of(first | second)
+    roles = wide_roles(part, clock.limit)
+    if roles is None:
+        return None
+    short = [axis for axis in may_repeat(part, clock.limit) if axis in roles.group]
+    found = clock.sized(first | second, even_short=bool(short))
+    if found is None:
         return None
     together, apart = clock.time([first | second], found.sizes), clock.time([first, second], found.sizes)
     if together == inf:
         return None
-    joins = together <= apart and (found.longer == found.sizes or _is_no_slower(clock, found, first, second))
+    most = 1 / WORTH if short and together <= WORTH * apart else NO_SLOWER
+    joins = together <= apart and (found.longer == found.sizes or _is_no_slower(clock, found, first, second, most))
     times = f"estimated {together:.3g} us together, {apart:.3g} us apart{found.at}"
-    return Verdict(joins, f"{'; '.join(_widened(found.part, roles, clock.limit))}: {times}")
+    return Verdict(joins, f"{'; '.join(_widened(part, roles, clock.limit, short))}: {times}")
 
 
-def _is_no_slower(clock: Clock, found: Sized, first: Cluster, second: Cluster) -> bool:
-    apart = clock.time([first, second], found.longer)
-    return clock.time([first | second], found.longer) <= NO_SLOWER * apart
+def _is_no_slower(clock: Clock, found: Sized, first: Cluster, second: Cluster, most: float) -> bool:
+    """Whether the one kernel takes at most so many times as long as the two where axes are long."""
+    return clock.time([first | second], found.longer) <= most * clock.time([first, second], found.longer)
 
 
-def _widened(part: Part, roles: Roles, limit: int) -> Iterator[str]:
+def _widened(part: Part, roles: Roles, limit: int, repeated: Collection[str]) -> Iterator[str]:
     for axis in roles.group:
-        if products := repeated_products(part, axis, limit):
+        if products := repeated_products(part, axis, limit, repeated):
             yield f"every group along '{axis}' repeats {' and '.join(label(op.result) for op in products)}"
     for axis, size in roles.whole.items():
         if size > limit:
