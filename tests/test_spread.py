@@ -253,7 +253,7 @@ SIZES = [{"b": 1, "q": 67, "x": 333}, {"b": 2, "q": 3, "x": 1}, {"b": 1, "q": 5,
 
 @needs_compiler
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("heads", [{"h": 2}, {"h": 3}, {"h": 16}, {"h": 3, "g": 2}], ids=str)
+@pytest.mark.parametrize("heads", [{"h": 1}, {"h": 2}, {"h": 3}, {"h": 16}, {"h": 3, "g": 2}], ids=str)
 @pytest.mark.parametrize("how", ["factor", "summand", "bias"])
 def test_the_same_is_computed_at_any_size(how: str, heads: dict[str, int], machine: str) -> None:
     made = road(attention(heads, how), machine)

@@ -333,7 +333,7 @@ class Clusters:
         if not (spread := spread_axes(part := part_of(ops))):
             return False
         roles = roles_of(part, self.limit, repairs=self.repairs)
-        return isinstance(roles, Roles) and any(roles.whole.get(axis, 1) > 1 for axis in spread)
+        return isinstance(roles, Roles) and not roles.whole.keys().isdisjoint(spread)
 
     def _must_hold_rows(self, ops: frozenset[Operation]) -> bool:
         part = part_of(ops)

@@ -178,7 +178,7 @@ def repeated_products(
 def may_repeat(part: Part, whole_limit: int = WHOLE_LIMIT) -> tuple[str, ...]:
     """The axes that groups can hold whole, and along which they could repeat a product instead whose elements a map
     spreads along them; the shortest first, along which it is repeated least."""
-    short = [axis for axis in spread_axes(part) if 1 < part.sizes[axis] <= whole_limit]
+    short = [axis for axis in spread_axes(part) if 1 <= part.sizes[axis] <= whole_limit]
     found = [axis for axis in short if not_grouped(part, axis, repeated=[axis]) is None]
     return tuple(sorted(found, key=lambda axis: part.sizes[axis]))
 
