@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import test_counts
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 import treadle
@@ -123,7 +125,9 @@ def told(module: ModuleOp, rewrite: str, subject: str) -> list[tuple[str, str]]:
 
 
 def time(text: str, machine: str, *overrides: str) -> float:
-    return explain(scheduled(text, machine, *overrides), load_machine(machine)).time_us
+    found = explain(scheduled(text, machine, *overrides), load_machine(machine)).time_us
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -280,11 +284,11 @@ def test_counts_are_predicted(kind: str, tmp_path: Path) -> None:
     test_counts.test_emulator_counts_what_is_predicted(path, kind)
 
 
-def normal(*shape: int, dtype: type = np.float16) -> np.ndarray:
+def normal(*shape: int, dtype: type[np.floating[Any]] = np.float16) -> NDArray[Any]:
     return (np.random.default_rng(sum(shape)).standard_normal(shape) / 2).astype(dtype)
 
 
-def softmax(a: np.ndarray) -> np.ndarray:
+def softmax(a: NDArray[Any]) -> NDArray[Any]:
     powers = np.exp(a - a.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
 
