@@ -30,11 +30,12 @@ from treadle.passes._functions import erase_dead, erase_unused, functions, kerne
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes._structure import Structure, remember, structure_of, structure_of_parts
 from treadle.passes.expressions.reductions import reduce_alone
-from treadle.passes.kernels.by_time import Clock, Sizes
+from treadle.passes.kernels.by_time import Clock
 from treadle.passes.kernels.clusters import Clusters
 from treadle.passes.kernels.copies import copy_padded
 from treadle.passes.kernels.in_turn import split_reductions
 from treadle.passes.kernels.roles import WHOLE_LIMIT
+from treadle.passes.kernels.sized import Sizes
 from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
 from treadle.passes.kernels.wide import wide_roles
 

@@ -29,7 +29,8 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes import fusion
 from treadle.passes._functions import functions
-from treadle.passes.kernels import by_time
+from treadle.passes.kernels import cuts as proposals
+from treadle.passes.kernels.sized import Sized
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.interpreter import entry_function
 from treadle.runtime.verify import verify
@@ -383,8 +384,8 @@ def test_any_cut_that_is_tried_computes_the_same(monkeypatch: pytest.MonkeyPatch
     cut = Counter[int]()
     limits = {"WIDEST": 1, "SLOWEST": 10**9, "MORE_MEMORY": 10**9}
     for name, value in limits.items():
-        monkeypatch.setattr(by_time, name, value)
-    monkeypatch.setattr(by_time.Sized, "least_time", 1.0)
+        monkeypatch.setattr(proposals, name, value)
+    monkeypatch.setattr(Sized, "least_time", 1.0)
     monkeypatch.setattr(fusion, "_time", fewest_for_most)
     monkeypatch.setattr(fusion, "default_sizes", some_sizes)
 

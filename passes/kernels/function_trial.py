@@ -19,7 +19,7 @@ from treadle.compiler.sizes import UNKNOWN_SIZE, axes_of_function, default_sizes
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import functions
-from treadle.passes.kernels.by_time import LONG
+from treadle.passes.kernels.sized import LONG
 from treadle.passes.kernels.some_of import Times
 from treadle.passes.kernels.trial import scheduled
 

@@ -21,8 +21,8 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import function_of
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_of
-from treadle.passes.kernels.by_time import LONG
 from treadle.passes.kernels.far_neighbours import Transposition, may_take_singly, transpositions
+from treadle.passes.kernels.sized import LONG
 from treadle.passes.kernels.some_of import Times, fastest_of
 from treadle.passes.kernels.transposed import kernels_around, transpose
 from treadle.passes.kernels.trial import Scheduled, alone, scheduled

@@ -21,8 +21,9 @@ from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
-from treadle.passes.kernels.by_time import LONG, WORTH
+from treadle.passes.kernels.by_time import WORTH
 from treadle.passes.kernels.groups import Axes, Groups
+from treadle.passes.kernels.sized import LONG
 from treadle.passes.kernels.spread import subsets
 from treadle.passes.kernels.trial import Scheduled
 

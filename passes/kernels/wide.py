@@ -19,8 +19,9 @@ from xdsl.ir import Operation
 from treadle.dialects.diagram.array import size_text
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, part_of
-from treadle.passes.kernels.by_time import NO_SLOWER, WORTH, Clock, Cluster, Sized
+from treadle.passes.kernels.by_time import NO_SLOWER, WORTH, Clock
 from treadle.passes.kernels.roles import Refusal, Roles, may_repeat, repeated_products, roles_of
+from treadle.passes.kernels.sized import Cluster, Sized
 
 
 @dataclass(frozen=True)
