@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -109,7 +109,7 @@ class DiagramFindRangesPass(ModulePass):
             found = sought_along(function.body.block)
             found_along |= {*found}
             if self.axes:
-                _find(function, {*found} & {*self.axes}, "asked for")
+                _find(function, [axis for axis in self.axes if axis in found], "asked for")
             elif found:
                 _where_it_pays(op, function, list(found))
         if missing := [axis for axis in self.axes if axis not in found_along and axis != NONE]:
@@ -118,7 +118,7 @@ class DiagramFindRangesPass(ModulePass):
             raise Refusal(op, f"no condition {what}: {known}")
 
 
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, axes: list[str]) -> None:
+def _where_it_pays(module: ModuleOp, function: func.FuncOp, axes: Sequence[str]) -> None:
     trial = FunctionTrial(module, function)
 
     def times(chosen: Iterable[str]) -> Times:
@@ -134,7 +134,7 @@ def _where_it_pays(module: ModuleOp, function: func.FuncOp, axes: list[str]) -> 
     decide(function, axes=tuple(chosen) or (NONE,))
 
 
-def _find(function: func.FuncOp, axes: Collection[str], why: str) -> None:
+def _find(function: func.FuncOp, axes: Sequence[str], why: str) -> None:
     writer = EndsWriter(function, PASS)
     along = sought_along(function.body.block)
     for op in dict.fromkeys(op for axis in axes for op in along[axis]):
