@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
+from treadle.dialects.diagram import WhereOp
 from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, note
 from treadle.passes.conditions.found import LAW, EndsWriter
@@ -94,7 +96,8 @@ class DiagramFindRangesPass(ModulePass):
 
     Legal: a condition holds between the first and the last position at which it does, and throughout if it does at as
     many as there are in between. The model times all kernels of the function both ways: a tenth must be saved at the
-    sizes that the program states, and no time lost where axes known only at launch are long. (FlexAttention and
+    sizes that the program states, and no time lost where axes known only at launch are long, and a kernel of their own
+    must find them. (FlexAttention and
     kernels for sequences of varying lengths are given such tables.)"""
 
     name = PASS
@@ -125,13 +128,24 @@ def _where_it_pays(module: ModuleOp, function: func.FuncOp, axes: Sequence[str])
         def find(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
             _find(copy, [*chosen], "tried")
 
-        return trial.times(find, trial.longer)
+        found = trial.times(find, trial.longer, _are_found_before)
+        finite.append(found[0] < inf and bool(chosen))
+        return found
 
+    finite: list[bool] = []
     chosen, why = fastest_of(axes, times, trial.longer)
     if not chosen:
+        why = why if any(finite) else "no kernel of their own would find them, but every group all the same"
         note(function, f"decline {PASS}", f"ranges along {', '.join(axes)}", "a tenth must be saved", why)
     _find(function, chosen, why)
     decide(function, axes=tuple(chosen) or (NONE,))
+
+
+def _are_found_before(module: ModuleOp) -> bool:
+    """Whether no kernel finds for itself what is told of its conditions."""
+    told = [op for op in module.walk() if isinstance(op, WhereOp) and op.within is not None]
+    known = [value for op in told for value in op.inputs if all(value is not each for each in op.asked.values())]
+    return all(isinstance(value.owner, Block) for value in known)
 
 
 def _find(function: func.FuncOp, axes: Sequence[str], why: str) -> None:

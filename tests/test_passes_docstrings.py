@@ -41,6 +41,7 @@ NAMES = (
 OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "hierarchy-split-streams": {"parts": (2,)},
     "cuda-cluster": {"size": (2,)},
+    "diagram-find-ranges": {"axes": ("x",)},
     "diagram-transpose-operands": {"operands": ("W",)},
 }
 """What the docstring's example is made with."""

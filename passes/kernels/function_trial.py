@@ -50,8 +50,11 @@ class FunctionTrial:
         """These axes, long."""
         return {axis: max(LONG, size) for axis, size in self.likely.items()}
 
-    def times(self, rewrite: Rewrite, longer: Mapping[str, int]) -> Times:
-        """Of all kernels of the function, rewritten; infinite where no kernels fit the machine."""
+    def times(
+        self, rewrite: Rewrite, longer: Mapping[str, int], is_meant: Callable[[ModuleOp], bool] | None = None
+    ) -> Times:
+        """Of all kernels of the function, rewritten; infinite where no kernels fit the machine, or these are not what
+        was meant."""
         values: dict[SSAValue, SSAValue] = {}
         module = self.module.clone(values)
         for function in list(functions(module)):
@@ -63,6 +66,8 @@ class FunctionTrial:
         rewrite(function, values)
         try:
             _make_kernels(module)
+            if is_meant is not None and not is_meant(module):
+                return inf, inf
             kernels = scheduled(module, in_parts=True)
             return sum(each.time for each in kernels), sum(each.time_at(longer) for each in kernels)
         except (PassFailedException, TreadleError):
