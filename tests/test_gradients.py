@@ -23,8 +23,9 @@ PROGRAMS = sorted(
 )
 
 
-OF = {"quantised_matmul": ("W", "w_scale")}
-"""Where a gradient goes straight through a rounding that the reference does, and differences do not: by what else."""
+OF = {"quantised_matmul": ("W", "w_scale"), "scaled_blocks": ("a", "s")}
+"""Where a gradient goes straight through a rounding to 8 bits that the reference does, and differences do not, or is
+itself rounded to 8 bits, as its argument is: by what else."""
 
 SIZES = {"maximum_of_some_elements": {"q": 3, "x": 2507}, "condition_on_an_axis_held_whole": {"d": 53}}
 """Where fewer elements leave a maximum of none."""
