@@ -27,7 +27,7 @@
 // CHECK-NEXT:  %m = diagram.reduce max %W over [x]
 
 // SHORT-LABEL: func.func @packed
-// SHORT-SAME:    #hierarchy.step<"decline diagram-find-ranges", "ranges along x", "a tenth must be saved", "estimated
+// SHORT-SAME:    #hierarchy.step<"decline diagram-find-ranges", "ranges along x", "a tenth must be saved", "no kernel of their own would find them, but every group all the same">
 // SHORT:         %W = diagram.where %S if "x <= q and of_x[x] == of_q[q]" with (of_x = %of_x : tensor<?xi32, #diagram.array<[x]>>, of_q = %of_q
 
 // ROWS: no condition compares data along axis 'q', which is summed, with what differs from row to row: there are some along x
