@@ -36,6 +36,7 @@ PASSES: dict[str, str] = {
     "diagram-raise-masks": "treadle.passes.diagram_raise_masks:DiagramRaiseMasksPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",
     "diagram-find-ranges": "treadle.passes.diagram_find_ranges:DiagramFindRangesPass",
+    "diagram-merge-depths": "treadle.passes.diagram_merge_depths:DiagramMergeDepthsPass",
     "diagram-merge-free-axes": "treadle.passes.diagram_merge_free_axes:DiagramMergeFreeAxesPass",
     "diagram-allow-approximations": "treadle.passes.diagram_allow_approximations:DiagramAllowApproximationsPass",
     "diagram-expand-approximations": "treadle.passes.diagram_expand_approximations:DiagramExpandApproximationsPass",

@@ -42,8 +42,8 @@ class _Fitting:
 
     def size(self) -> SSAValue:
         if self.op.takes_size(self.axis):
-            entries = self.op.entries_along(self.axis)
-            return self._least([self._multiple(self._size(along), divisor) for along, divisor in entries])
+            blocks = self.op.blocks_along(self.axis)
+            return self._least([self._multiple(self._size(along), divisor) for along, divisor in blocks])
         limits = {along: form for along, form in self.op.forms.items() if self.op.is_limit(self.axis, form)}
         if not limits:
             raise Refusal(

@@ -121,4 +121,4 @@ def _is_told(op: ReadOp, along: str, form: Linear) -> bool:
     first = next(makers, None)
     if not isinstance(first, ReadOp) or sizes_of(first.result.type)[axis] != DYNAMIC:
         return False
-    return first.takes_size(axis) and (along, divisor) in first.entries_along(axis)
+    return first.takes_size(axis) and (along, divisor) in first.blocks_along(axis)

@@ -31,7 +31,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
 )
 from treadle.dialects.diagram.collapse import Regrouping
-from treadle.dialects.diagram.condition import Entry, Linear, Term, divisor_in, quotient
+from treadle.dialects.diagram.condition import Entry, Linear, Term, divisor_in, quotient, remainder
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 from treadle.dialects.diagram.place import (
     PlaceAttr,
@@ -71,13 +71,15 @@ class ReadOp(DiagramOperation):
     It may be *scattered*, too: at remainders, and at entries of arrays in i32 that `with` names. Pages of a cache,
     rows of an embedding and the weights of an expert are read so. Where an entry lies outside of the operand there are
     zeros, and so there are where a position lies outside of the array of entries. An axis that nothing else gives a
-    size goes over all entries: `x` below has 64 for each of `table`'s second axis.
+    size goes over all entries: `x` below has 64 for each of `table`'s second axis. Nor does it need one where it goes
+    over two axes of the operand, the inner one of a static size, as `z` does.
 
     ```
     %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
     %around = diagram.read %X at "b, l - r, c" padded : !X -> !around
     %blocks = diagram.read %B at "q // 64, x // 128" padded : !B -> !S
     %K = diagram.read %pages at "table[b, x // 64], x % 64, d" padded with (table = %table : !table) : !pages -> !K
+    %rows = diagram.read %Y at "z // 16, m, z % 16" padded : !Y -> !rows
     ```
     """
 
@@ -191,21 +193,30 @@ class ReadOp(DiagramOperation):
                 fits.append(largest_fit(form, axis, found[along], found))
             elif self._steps_over(form, axis, unknown):
                 steps.append(whole_steps(form, axis, found[along], found))
-        of_entries = [found[along] * divisor for along, divisor in self.entries_along(axis) if along in found]
-        return fits or steps or of_entries
+        of_blocks = [found[along] * divisor for along, divisor in self.blocks_along(axis) if along in found]
+        return fits or steps or of_blocks
 
     def limits_of(self, axis: str) -> list[str]:
-        """The axes of the operand, else of arrays of entries, that say how large an axis may be."""
+        """The axes of the operand, or of arrays of entries, that say how large an axis may be."""
         limits = [along for along, form in self.forms.items() if self.is_limit(axis, form)]
-        return limits or [along for along, _ in self.entries_along(axis)]
+        return limits or [along for along, _ in self.blocks_along(axis)]
 
     def takes_size(self, axis: str) -> bool:
-        """Whether the entries alone say how large an axis is."""
-        return bool(self.entries_along(axis)) and not any(self.is_limit(axis, form) for form in self.forms.values())
+        """Whether blocks alone say how large an axis is."""
+        return bool(self.blocks_along(axis)) and not any(self.is_limit(axis, form) for form in self.forms.values())
 
-    def entries_along(self, axis: str) -> list[tuple[str, int]]:
-        """The axes of arrays of entries over all of which an axis of the result goes, and how many of its positions
-        have one entry."""
+    def blocks_along(self, axis: str) -> list[tuple[str, int]]:
+        """The axes over all of which an axis of the result goes block by block, and how many positions a block has: of
+        the operand, whose blocks have these positions along another axis, and of arrays of entries, one for each."""
+        return self._whole_along(axis) or self._entries_along(axis)
+
+    def _whole_along(self, axis: str) -> list[tuple[str, int]]:
+        """The axis of the operand that says which blocks there are, where another one holds all positions of each."""
+        sizes, forms = sizes_of(self.operand.type), self.forms
+        whole = [size for along, size in sizes.items() if size > 1 and forms[along] == remainder(axis, size)]
+        return [(along, size) for along in forms for size in whole if forms[along] == Linear({quotient(axis, size): 1})]
+
+    def _entries_along(self, axis: str) -> list[tuple[str, int]]:
         found = [
             (along, divisor_in(term))
             for entry in entries_in(self.place.forms)

@@ -36,7 +36,7 @@ def within(op: Operation) -> Iterator[Reducing]:
         op = inner
 
 
-def join(function: func.FuncOp, op: ReduceOp, rewrite: str) -> None:
+def join(function: func.FuncOp, op: ReduceOp, rewrite: str) -> Reducing:
     """One reduction in the place of a reduction and what it combines."""
     inner = inner_of(op)
     assert inner is not None
@@ -56,6 +56,7 @@ def join(function: func.FuncOp, op: ReduceOp, rewrite: str) -> None:
     inner.detach()
     inner.erase()
     note(function, rewrite, names, LAW)
+    return new
 
 
 def _in_order(over: list[str], *operands: SSAValue) -> list[str]:

@@ -123,9 +123,9 @@ def _hint(result: SSAValue, axis: str) -> str | None:
 
 
 def _longest_first(axes: Iterable[str], sizes: Mapping[str, int], likely: Mapping[str, int]) -> list[str]:
-    """Those that nothing can hold whole before others."""
+    """Of those whose sizes nothing states, the symbolic ones count as long."""
 
     def length(axis: str) -> int:
         return likely.get(axis, UNKNOWN_SIZE if sizes[axis] == DYNAMIC else sizes[axis])
 
-    return sorted(axes, key=lambda axis: (sizes[axis] != DYNAMIC, -length(axis)))
+    return sorted(axes, key=lambda axis: -length(axis))

@@ -1,0 +1,225 @@
+"""Two axes that a product sums over, as one that is fed in pieces of the inner one: where one axis lies apart from the
+other in memory, a group would else be fed along one of them, and leave a product for each index of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
+from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.condition import Linear, quotient, remainder, spelled
+from treadle.dialects.diagram.formats import FORMAT_BYTES
+from treadle.dialects.diagram.read import with_fitting
+from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
+from treadle.passes.axes.joins import inner_of, join
+from treadle.passes.kernels.function_trial import FunctionTrial
+from treadle.passes.kernels.some_of import Times, fastest_of
+
+LAW = "a sum over pieces of an axis, of sums over each"
+
+LINES = (128, 64, 32)
+"""Bytes of a row of a piece, the best first: what tensor copies and swizzled tiles take, or the half of it, or that."""
+
+
+@dataclass(frozen=True)
+class Depth:
+    """What is summed: a product, or the sum of a product, along an outer and an inner axis."""
+
+    sum: SSAValue
+    outer: str
+    inner: str
+    piece: int
+    """Elements of the inner axis that are multiplied at once."""
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """The two axes."""
+        return self.outer, self.inner
+
+
+def depths_in(function: func.FuncOp) -> list[Depth]:
+    """The products of a function that sum over two axes, one of which can be cut in pieces, alone or by a sum of
+    them."""
+    block = function.body.block
+    likely = with_fitting(block, default_sizes(function))
+    return [found for op in block.ops if (found := _depth_of(op, likely)) is not None]
+
+
+def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
+    product, over = _product_of(op)
+    if product is None or not all(map(_can_be_read, (product.lhs, product.rhs))):
+        return None
+    left, right = sizes_of(product.lhs.type), sizes_of(product.rhs.type)
+    both = [axis for axis in over if axis in left and axis in right and 1 not in (left[axis], right[axis])]
+    bytes = FORMAT_BYTES[str(format_of(product.lhs.type))]
+    pieces = {axis: piece for axis in both if (piece := _piece(left[axis], bytes))}
+    if len(both) < 2 or not pieces:
+        return None
+    fastest = [axes_of(operand.type)[-1] for operand in (product.lhs, product.rhs)]
+    inner = max(pieces, key=lambda axis: (axis in fastest, left[axis]))
+    outer = max((axis for axis in both if axis != inner), key=lambda axis: _length(axis, left, likely))
+    if pieces[inner] == left[inner] and product is op:
+        return None  # a group holds it whole as it is
+    return Depth(op.results[0], outer, inner, pieces[inner])
+
+
+def _product_of(op: Operation) -> tuple[ContractOp | None, Sequence[str]]:
+    """The product that an operation is, or sums, and along which axes."""
+    if isinstance(op, ReduceOp) and op.init is None and isinstance(inner := inner_of(op), ContractOp):
+        return inner, [*op.over_axes, *inner.over_axes]
+    if not isinstance(op, ContractOp) or op.init is not None:
+        return None, ()
+    is_summed = any(inner_of(use.operation) is op for use in op.result.uses)
+    return (None, ()) if is_summed else (op, op.over_axes)
+
+
+def _can_be_read(value: SSAValue) -> bool:
+    """Whether an array is one that can be read piece by piece, or made of such element by element."""
+    if isinstance(op := value.owner, MapOp | CastOp):
+        return all(_can_be_read(operand) for operand in op.operands)
+    return not is_array(value.type) or isinstance(op, Block | ContractOp | ReduceOp)
+
+
+def _piece(size: int, bytes: int) -> int | None:
+    fits = (line // bytes for line in LINES if size > 0 and size % (line // bytes) == 0)
+    return next(fits, None)
+
+
+def _length(axis: str, sizes: Mapping[str, int], likely: Mapping[str, int]) -> int:
+    return sizes[axis] if sizes[axis] != DYNAMIC else likely.get(axis, UNKNOWN_SIZE)
+
+
+def fastest_depths(
+    module: ModuleOp, function: func.FuncOp, found: Sequence[Depth], rewrite: str
+) -> tuple[Sequence[Depth], str]:
+    """Which of these to make one axis, none where that does not pay, and the times."""
+    trial = FunctionTrial(module, function)
+
+    def times(chosen: Iterable[Depth]) -> Times:
+        def merge_all(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
+            for depth in chosen:
+                merge_depth(copy, depth, values[depth.sum], rewrite)
+
+        return trial.times(merge_all, trial.longer)
+
+    return fastest_of(found, times, trial.longer)
+
+
+def merge_depth(function: func.FuncOp, depth: Depth, sum: SSAValue, rewrite: str, why: str = "") -> None:
+    """One axis, and the elements of a piece, in the place of two axes that `sum` of a function goes over."""
+    op = sum.owner
+    if isinstance(op, ReduceOp):
+        op = join(function, op, rewrite)
+    assert isinstance(op, ContractOp)
+    if depth.piece == sizes_of(op.lhs.type)[depth.inner]:
+        return
+    pieces = _Pieces.of(depth, op)
+    factors = [pieces.read(operand) for operand in (op.lhs, op.rhs)]
+    over = [pieces.whole, pieces.within, *(axis for axis in op.over_axes if axis not in depth.axes)]
+    multiply = None if op.multiply is None else op.multiply.data
+    new = ContractOp(factors[0], factors[1], over, op.result.type, op.accumulate, None, multiply)
+    new.location = op.location
+    subject = f"[{', '.join(depth.axes)}] of {label(op.result)} as [{pieces.whole}, {pieces.within}]"
+    before = (op.lhs, op.rhs)
+    replace(op, [new], new.result)
+    erase_unused(before)
+    note(function, rewrite, subject, LAW, why)
+
+
+@dataclass
+class _Pieces:
+    """The axes in the place of two, and the arrays that have them."""
+
+    op: ContractOp
+    outer: str
+    inner: str
+    count: int
+    """Pieces of the inner axis."""
+    piece: int
+    number: str
+    """The axis that counts the pieces of the inner one."""
+    within: str
+    """The axis of the elements of a piece."""
+    whole: str
+    """The axis of all pieces, of every index of the outer one."""
+    made: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    @classmethod
+    def of(cls, depth: Depth, op: ContractOp) -> _Pieces:
+        outer, inner = depth.axes
+        taken = _axes_near(op)
+        names = [f"{inner}_piece", f"{inner}_within", f"{outer}_{inner}"]
+        number, within, whole = (next(f"{n}{'_' * i}" for i in count() if f"{n}{'_' * i}" not in taken) for n in names)
+        size = sizes_of(op.lhs.type)[inner]
+        return cls(op, outer, inner, size // depth.piece, depth.piece, number, within, whole)
+
+    def read(self, value: SSAValue) -> SSAValue:
+        """An array of these axes in the place of the two."""
+        if not {self.outer, self.inner} & {*(axes_of(value.type) if is_array(value.type) else ())}:
+            return value
+        if value not in self.made:
+            made = self._computed(value.owner) if isinstance(value.owner, MapOp | CastOp) else self._read(value)
+            self.made[value] = made
+        return self.made[value]
+
+    def _computed(self, op: MapOp | CastOp) -> SSAValue:
+        operands = [self.read(operand) for operand in op.operands]
+        copy = op.clone(dict(zip(op.operands, operands, strict=True)))
+        Rewriter.insert_op(copy, InsertPoint.before(self.op))
+        copy.results[0].name_hint = self._hint(op.results[0])
+        return Rewriter.replace_value_with_new_type(copy.results[0], self._type(op.results[0].type))
+
+    def _read(self, value: SSAValue) -> SSAValue:
+        if self.inner in axes_of(value.type):
+            value = self._put(ExpandOp(value, self.inner, [self.number, self.within], self._expanded(value)), value)
+        places = {self.outer: Linear({quotient(self.whole, self.count): 1}), self.number: self._number()}
+        forms = [places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)]
+        place = ", ".join(map(spelled, forms))
+        return self._put(ReadOp(value, place, self._type(value.type), padded=True), value)
+
+    def _number(self) -> Linear:
+        return remainder(self.whole, self.count)
+
+    def _put(self, op: Operation, read: SSAValue) -> SSAValue:
+        op.location = self.op.location
+        Rewriter.insert_op(op, InsertPoint.before(self.op))
+        op.results[0].name_hint = self._hint(read)
+        return op.results[0]
+
+    def _hint(self, value: SSAValue) -> str | None:
+        return fresh_hint(self.op.result, f"{value.name_hint}_pieces") if value.name_hint else None
+
+    def _expanded(self, value: SSAValue) -> Attribute:
+        found = dict[str, int]()
+        for axis, size in sizes_of(value.type).items():
+            found |= {self.number: self.count, self.within: self.piece} if axis == self.inner else {axis: size}
+        return array_type(format_of(value.type), found)
+
+    def _type(self, type: Attribute) -> Attribute:
+        """Of what is read: of an array of the two axes, one of them, or the first of them and what the other became."""
+        sizes = sizes_of(self.op.lhs.type)
+        length = DYNAMIC if sizes[self.outer] == DYNAMIC else sizes[self.outer] * self.count
+        found = dict[str, int]()
+        for axis, size in sizes_of(type).items():
+            if axis in (self.outer, self.inner, self.number):
+                found[self.whole] = length
+            if axis == self.inner:
+                found[self.within] = self.piece
+            if axis not in (self.outer, self.inner, self.number):
+                found[axis] = size
+        return array_type(format_of(type), found)
+
+
+def _axes_near(op: Operation) -> set[str]:
+    block = op.parent
+    assert isinstance(block, Block)
+    values = [*block.args, *(result for each in block.ops for result in each.results)]
+    return {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
