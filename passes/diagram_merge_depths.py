@@ -83,8 +83,10 @@ class DiagramMergeDepthsPass(ModulePass):
                 _where_it_pays(op, function, found)
         if missing := [axis for axis in self.axes if axis not in seen and axis != NONE]:
             known = f"such are {', '.join(sorted(seen))}" if seen else "there are none"
-            what = f"sums over axis '{missing[0]}' and another one, one of a known size that pieces of 32 bytes divide"
-            raise Refusal(op, f"no product {what}: {known}")
+            what = (
+                f"sums over axis '{missing[0]}' and another one, of which one has several pieces of 32 bytes at least"
+            )
+            raise Refusal(op, f"no product {what}, by a size that the types tell: {known}")
 
 
 def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Depth]) -> None:

@@ -82,6 +82,11 @@ TRANSPOSED_OPERANDS: dict[str, tuple[str, ...]] = {"tests/programs/across_the_su
 """Programs whose 8-bit operands are transposed."""
 MERGED: dict[str, tuple[str, ...]] = {"tests/programs/free_axes.mlir": ("b", "t")}
 """Programs of which free axes become one."""
+DEPTHS: dict[str, tuple[str, ...]] = {
+    "tests/programs/weights_of_heads.mlir": ("b", "q"),
+    "tests/programs/summed_products.mlir": ("b", "k"),
+}
+"""Programs of which two axes that a product sums over become one."""
 FOUND: dict[str, tuple[str, ...]] = {
     "tests/programs/mixed_numbers.mlir": ("x",),
     "tests/programs/near_numbers.mlir": ("x",),
@@ -103,6 +108,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         "there is no array %W to transpose",
     ),
     ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
+    ("examples/matmul.mlir", "diagram-merge-depths", {"axes": ("m", "k")}, "no product sums over axis 'm' and another"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
@@ -118,6 +124,7 @@ FIRST = {
     ),
     "passes/axes/joins": "tests/programs/sum_of_maxima.mlir",
     "passes/axes/merge": "tests/programs/free_axes.mlir",
+    **dict.fromkeys(("dialects/diagram/read", "passes/products/depths"), "tests/programs/weights_of_heads.mlir"),
     "passes/streams/neutral": "tests/programs/safe_rows.mlir",
     "passes/expressions/infinities": "tests/programs/undefined_rows.mlir",
     "passes/expressions/kinds": "tests/programs/safe_rows.mlir",
@@ -165,6 +172,7 @@ REASSOCIATE = "diagram-reassociate"
 TRANSPOSE = "hierarchy-transpose-arrays"
 TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
+MERGE_DEPTHS = "diagram-merge-depths"
 FIND_RANGES = "diagram-find-ranges"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
@@ -210,6 +218,9 @@ def survives(first: str | None) -> bool:
     ]
     everything += [
         (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_FREE_AXES, {"axes": axes})) for path, axes in MERGED.items()
+    ]
+    everything += [
+        (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_DEPTHS, {"axes": axes})) for path, axes in DEPTHS.items()
     ]
     everything += [(path, ({},), Options(), ArgSpec(FIND_RANGES, {"axes": axes})) for path, axes in FOUND.items()]
     in_order = [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]

@@ -83,6 +83,21 @@ MUTATIONS: dict[str, Mutation] = {
         "if isinstance(op, WhereOp) and axes[0] in axes_of(op.result.type):",
         "if False:",
     ),
+    "merge-depths: the pieces of one index for all": (
+        "passes/products/depths",
+        "self.outer: Linear({quotient(self.whole, self.count): 1}),",
+        "self.outer: Linear({}),",
+    ),
+    "read: one position for each block": (
+        "dialects/diagram/read",
+        "return [(along, size) for along in forms for size in whole",
+        "return [(along, 1) for along in forms for size in whole",
+    ),
+    "merge-depths: a piece counts for all": (
+        "passes/products/depths",
+        "self.number: remainder(self.whole, self.count),",
+        "self.number: Linear({}),",
+    ),
     "hoist: swaps the sides of a maximum": (
         "passes/factors/maxima",
         "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",

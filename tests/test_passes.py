@@ -35,6 +35,7 @@ PASSES = (
     "diagram-reassociate",
     "diagram-compose-maps",
     "diagram-merge-free-axes",
+    "diagram-merge-depths",
     "diagram-find-ranges",
     "diagram-widen-operands",
     "diagram-recompute",

@@ -22,6 +22,7 @@ NAMES = (
     "diagram-hoist-factors",
     "diagram-compose-maps",
     "diagram-merge-free-axes",
+    "diagram-merge-depths",
     "diagram-find-ranges",
     "diagram-allow-approximations",
     "diagram-transpose-operands",
@@ -41,6 +42,7 @@ NAMES = (
 OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "hierarchy-split-streams": {"parts": (2,)},
     "cuda-cluster": {"size": (2,)},
+    "diagram-merge-depths": {"axes": ("b", "k")},
     "diagram-find-ranges": {"axes": ("x",)},
     "diagram-transpose-operands": {"operands": ("W",)},
 }

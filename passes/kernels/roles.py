@@ -47,6 +47,10 @@ ROUNDS_LIMIT = 3
 """How often a kernel may be fed its streamed axis: each further round makes the pieces again."""
 
 
+DEPTH = 16
+"""Numbers that tensor cores multiply at once, at least, along the axis that is summed: of 16 bits."""
+
+
 @dataclass(frozen=True)
 class Roles:
     """A role for each axis of a set of operations that can be one kernel."""
@@ -258,13 +262,20 @@ def _two_depths(part: Part, whole: dict[str, int]) -> str | None:
 
 
 def _over_axes(op: Reducing, sizes: Mapping[str, int], whole_limit: int) -> list[str]:
-    """The axes of a reduction, the best to stream first. A product takes one axis at a time as its depth: the largest,
-    if a group can hold it whole, and the others index by index."""
+    """The axes of a reduction, the best to stream first. A product takes one axis at a time as its depth, if a group
+    can hold all whole, and the others index by index: the innermost in memory of those that are deep enough."""
     largest, *others = _largest_first(op.over_axes, sizes)
-    held = 1 < sizes[largest] <= whole_limit
-    if isinstance(op, ContractOp) and others and held:
-        return [*reversed(others), largest]
-    return [largest, *others]
+    if not isinstance(op, ContractOp) or not others or not 1 < sizes[largest] <= whole_limit:
+        return [largest, *others]
+    deep = [axis for axis in (largest, *others) if sizes[axis] >= DEPTH] or [largest]
+    depth = max(deep, key=lambda axis: _inwards(op, axis))
+    return [*(axis for axis in reversed((largest, *others)) if axis != depth), depth]
+
+
+def _inwards(op: ContractOp, axis: str) -> int:
+    """How far inside of its factors an axis lies."""
+    axes = [axes_of(factor.type) for factor in (op.lhs, op.rhs)]
+    return sum(each.index(axis) - len(each) for each in axes if axis in each)
 
 
 def _largest_first(axes: Iterable[str], sizes: Mapping[str, int]) -> list[str]:

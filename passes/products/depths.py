@@ -174,28 +174,30 @@ class _Pieces:
         operands = [self.read(operand) for operand in op.operands]
         copy = op.clone(dict(zip(op.operands, operands, strict=True)))
         Rewriter.insert_op(copy, InsertPoint.before(self.op))
-        copy.results[0].name_hint = self._hint(op.results[0])
+        copy.results[0].name_hint = self._hint(op.results[0], "depth")
         return Rewriter.replace_value_with_new_type(copy.results[0], self._type(op.results[0].type))
 
     def _read(self, value: SSAValue) -> SSAValue:
+        apart = value
         if self.inner in axes_of(value.type):
-            value = self._put(ExpandOp(value, self.inner, [self.number, self.within], self._expanded(value)), value)
-        places = {self.outer: Linear({quotient(self.whole, self.count): 1}), self.number: self._number()}
-        forms = [places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)]
+            view = ExpandOp(value, self.inner, [self.number, self.within], self._expanded(value))
+            apart = self._put(view, value, "pieces")
+        places = {
+            self.outer: Linear({quotient(self.whole, self.count): 1}),
+            self.number: remainder(self.whole, self.count),
+        }
+        forms = [places.get(axis, Linear({axis: 1})) for axis in axes_of(apart.type)]
         place = ", ".join(map(spelled, forms))
-        return self._put(ReadOp(value, place, self._type(value.type), padded=True), value)
+        return self._put(ReadOp(apart, place, self._type(apart.type), padded=True), value, "depth")
 
-    def _number(self) -> Linear:
-        return remainder(self.whole, self.count)
-
-    def _put(self, op: Operation, read: SSAValue) -> SSAValue:
+    def _put(self, op: Operation, read: SSAValue, what: str) -> SSAValue:
         op.location = self.op.location
         Rewriter.insert_op(op, InsertPoint.before(self.op))
-        op.results[0].name_hint = self._hint(read)
+        op.results[0].name_hint = self._hint(read, what)
         return op.results[0]
 
-    def _hint(self, value: SSAValue) -> str | None:
-        return fresh_hint(self.op.result, f"{value.name_hint}_pieces") if value.name_hint else None
+    def _hint(self, value: SSAValue, what: str) -> str | None:
+        return fresh_hint(self.op.result, f"{value.name_hint}_{what}") if value.name_hint else None
 
     def _expanded(self, value: SSAValue) -> Attribute:
         found = dict[str, int]()

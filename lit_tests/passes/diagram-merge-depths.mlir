@@ -1,0 +1,56 @@
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-merge-depths' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-merge-depths' %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=a100},diagram-merge-depths{axes=h,d}' %s | filecheck %s --check-prefix ASKED
+// RUN: xdsl-opt --verify-diagnostics -p 'set-machine{name=a100},diagram-merge-depths{axes=b,m}' %s | filecheck %s --check-prefix NONE
+
+// NONE: no product sums over axis 'm' and another one, of which one has several pieces of 32 bytes at least, by a size that the types tell: such are b, d, h, k
+
+!A = tensor<?x?x1024xf16, #diagram.array<[b, m, k]>>
+!B = tensor<?x1024x?xf16, #diagram.array<[b, k, n]>>
+!P = tensor<?x?x?xf32, #diagram.array<[b, m, n]>>
+!C = tensor<?x?xf32, #diagram.array<[m, n]>>
+
+// A sum of products is one product, fed piece by piece.
+// CHECK-LABEL: func.func @summed
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-depths", "%P into %C", "associativity: a reduction of a reduction is one over all axes"
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-depths", "[b, k] of %C as [b_k, k_within]", "a sum over pieces of an axis, of sums over each", "estimated
+// CHECK-NEXT:  %A_pieces = diagram.expand %A k as [k_piece, k_within] : tensor<?x?x1024xf16, #diagram.array<[b, m, k]>> -> tensor<?x?x16x64xf16, #diagram.array<[b, m, k_piece, k_within]>>
+// CHECK-NEXT:  %A_depth = diagram.read %A_pieces at "b_k // 16, m, b_k % 16, k_within" padded : tensor<?x?x16x64xf16, #diagram.array<[b, m, k_piece, k_within]>> -> tensor<?x?x64xf16, #diagram.array<[b_k, m, k_within]>>
+// CHECK-NEXT:  %B_pieces = diagram.expand %B k as [k_piece, k_within]
+// CHECK-NEXT:  %B_depth = diagram.read %B_pieces at "b_k // 16, b_k % 16, k_within, n" padded
+// CHECK-NEXT:  %C = diagram.contract %A_depth, %B_depth over [b_k, k_within] accumulate f32
+// CHECK-NEXT:  func.return %C
+func.func @summed(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<b = 8, m = 4096, n = 4096>} {
+  %P = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !P
+  %C = diagram.reduce add %P over [b] : !P -> !C
+  func.return %C : !C
+}
+
+!O = tensor<?x16x?x128xf16, #diagram.array<[b, h, q, d]>>
+!W = tensor<16x128x2048xf16, #diagram.array<[h, d, o]>>
+!Y = tensor<?x?x2048xf32, #diagram.array<[b, q, o]>>
+
+// What a group holds whole along one axis, and is fed along the other, stays as it is, and it is said so.
+// CHECK-LABEL: func.func @projection
+// CHECK-SAME:    #hierarchy.step<"decline diagram-merge-depths", "[h, d]", "a tenth must be saved", "estimated
+// CHECK-NEXT:  %Y = diagram.contract %O, %W over [h, d]
+// ASKED-LABEL: func.func @projection
+// ASKED-SAME:    #hierarchy.step<"diagram-merge-depths", "[h, d] of %Y as [h_d, d_within]", "a sum over pieces of an axis, of sums over each", "asked for">
+// ASKED:       %O_depth = diagram.read %O_pieces at "b, h_d // 2, q, h_d % 2, d_within" padded {{.*}} -> tensor<?x32x?x64xf16, #diagram.array<[b, h_d, q, d_within]>>
+// ASKED:       %Y = diagram.contract %O_depth, %W_depth over [h_d, d_within] accumulate f32
+func.func @projection(%O: !O, %W: !W) -> !Y attributes {sizes = #diagram.sizes<b = 4, q = 1024>} {
+  %Y = diagram.contract %O, %W over [h, d] accumulate f32 : !O, !W -> !Y
+  func.return %Y : !Y
+}
+
+!Ak = tensor<?x?x?xf16, #diagram.array<[b, m, k]>>
+!Bk = tensor<?x?x?xf16, #diagram.array<[b, k, n]>>
+
+// Of axes that are known only at launch no pieces are known.
+// CHECK-LABEL: func.func @symbolic
+// CHECK-NOT:     merge-depths
+// CHECK:       %C = diagram.contract %A, %B over [b, k]
+func.func @symbolic(%A: !Ak, %B: !Bk) -> !C attributes {sizes = #diagram.sizes<b = 8, m = 4096, n = 4096, k = 1024>} {
+  %C = diagram.contract %A, %B over [b, k] accumulate f32 : !Ak, !Bk -> !C
+  func.return %C : !C
+}
