@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from treadle.compiler.errors import Refusal
 from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, note
-from treadle.passes.products.depths import Depth, depths_in, fastest_depths, merge_depth
+from treadle.passes.products.depths import Depth, depths_in, fastest_depths, merge_depth, of_unknown_sizes
 
 PASS = "diagram-merge-depths"
 NONE = "none"
@@ -81,6 +81,10 @@ class DiagramMergeDepthsPass(ModulePass):
                 _merge(function, [depth for depth in found if {*depth.axes} <= {*self.axes}], "asked for")
             elif found:
                 _where_it_pays(op, function, found)
+            for axes in () if self.axes else of_unknown_sizes(function):
+                names = " or ".join(f"'{axis}'" for axis in axes)
+                why = f"no size is known before launch: say that of {names}, in the types or as --size {axes[-1]}=..."
+                note(function, f"decline {PASS}", f"[{', '.join(axes)}]", "pieces of an axis are counted", why)
         if missing := [axis for axis in self.axes if axis not in seen and axis != NONE]:
             known = f"such are {', '.join(sorted(seen))}" if seen else "there are none"
             what = (

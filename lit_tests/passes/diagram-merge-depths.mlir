@@ -48,7 +48,7 @@ func.func @projection(%O: !O, %W: !W) -> !Y attributes {sizes = #diagram.sizes<b
 
 // Of axes that are known only at launch no pieces are known.
 // CHECK-LABEL: func.func @symbolic
-// CHECK-NOT:     merge-depths
+// CHECK-SAME:    #hierarchy.step<"decline diagram-merge-depths", "[b, k]", "pieces of an axis are counted", "no size is known before launch: say that of 'b' or 'k', in the types or as --size k=...">
 // CHECK:       %C = diagram.contract %A, %B over [b, k]
 func.func @symbolic(%A: !Ak, %B: !Bk) -> !C attributes {sizes = #diagram.sizes<b = 8, m = 4096, n = 4096, k = 1024>} {
   %C = diagram.contract %A, %B over [b, k] accumulate f32 : !Ak, !Bk -> !C

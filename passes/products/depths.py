@@ -53,22 +53,39 @@ def depths_in(function: func.FuncOp) -> list[Depth]:
     return [found for op in block.ops if (found := _depth_of(op, likely)) is not None]
 
 
+def of_unknown_sizes(function: func.FuncOp) -> list[tuple[str, ...]]:
+    """The axes of products that sum over several, of none of which the size is known."""
+    found = [(op, _summed(op)) for op in function.body.block.ops]
+    return [
+        tuple(axes)
+        for op, (product, axes) in found
+        if product is op and len(axes) > 1 and {sizes_of(product.lhs.type)[axis] for axis in axes} == {DYNAMIC}
+    ]
+
+
 def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
-    product, over = _product_of(op)
+    product, both = _summed(op)
     if product is None or not all(map(_can_be_read, (product.lhs, product.rhs))):
         return None
-    left, right = sizes_of(product.lhs.type), sizes_of(product.rhs.type)
-    both = [axis for axis in over if axis in left and axis in right and 1 not in (left[axis], right[axis])]
-    bytes = FORMAT_BYTES[str(format_of(product.lhs.type))]
-    pieces = {axis: piece for axis in both if (piece := _piece(left[axis], bytes))}
+    sizes, bytes = sizes_of(product.lhs.type), FORMAT_BYTES[str(format_of(product.lhs.type))]
+    pieces = {axis: piece for axis in both if (piece := _piece(sizes[axis], bytes))}
     if len(both) < 2 or not pieces:
         return None
     fastest = [axes_of(operand.type)[-1] for operand in (product.lhs, product.rhs)]
-    inner = max(pieces, key=lambda axis: (axis in fastest, left[axis]))
-    outer = max((axis for axis in both if axis != inner), key=lambda axis: _length(axis, left, likely))
-    if pieces[inner] == left[inner] and product is op:
+    inner = max(pieces, key=lambda axis: (axis in fastest, sizes[axis]))
+    outer = max((axis for axis in both if axis != inner), key=lambda axis: _length(axis, sizes, likely))
+    if pieces[inner] == sizes[inner] and product is op:
         return None  # a group holds it whole as it is
     return Depth(op.results[0], outer, inner, pieces[inner])
+
+
+def _summed(op: Operation) -> tuple[ContractOp | None, list[str]]:
+    """The product that an operation is, or sums, and the axes of both factors along which."""
+    product, over = _product_of(op)
+    if product is None:
+        return None, []
+    left, right = sizes_of(product.lhs.type), sizes_of(product.rhs.type)
+    return product, [axis for axis in over if axis in left and axis in right and 1 not in (left[axis], right[axis])]
 
 
 def _product_of(op: Operation) -> tuple[ContractOp | None, Sequence[str]]:
