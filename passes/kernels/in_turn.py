@@ -13,18 +13,20 @@ from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._parts import Reducing, part_of
-from treadle.passes.kernels.roles import Refusal, roles_of
+from treadle.passes.kernels.roles import Refusal, fed_across, roles_of
 from treadle.passes.kernels.sums import Axes, summed_axes
 
 
 def split_reductions(function: func.FuncOp, block: Block, limit: int, rewrite: str) -> None:
     """A reduction over several axes that no kernel can do at once becomes one reduction after another, the first of
-    a contraction the product. The longest axis comes first: then the fewest elements go from one to the next."""
+    a contraction the product. The longest axis comes first: then the fewest elements go from one to the next. So does a
+    product that would be fed index by index along the axis in which memory runs."""
     likely = with_fitting(block, default_sizes(function))
     for op in list(block.ops):
         if not isinstance(op, Reducing) or op.init is not None or len(op.over_axes) < 2:
             continue
-        if isinstance(roles_of(part_of([op]), limit), Refusal):
+        roles = roles_of(part_of([op]), limit)
+        if isinstance(roles, Refusal) or (isinstance(op, ContractOp) and fed_across(op, roles, limit)):
             made = _reductions(op, likely) if isinstance(op, ReduceOp) else _product_and_reductions(op, likely)
             _put(function, op, made, rewrite)
 

@@ -12,7 +12,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes.expressions.scalars import weave
@@ -25,6 +25,7 @@ __all__ = [
     "WHOLE_LIMIT",
     "Refusal",
     "Roles",
+    "fed_across",
     "keeping_together",
     "may_repeat",
     "must_hold_rows",
@@ -187,6 +188,24 @@ def may_repeat(part: Part, whole_limit: int = WHOLE_LIMIT) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda axis: part.sizes[axis]))
 
 
+def fed_across(op: ContractOp, roles: Roles, whole_limit: int = WHOLE_LIMIT) -> str | None:
+    """The axis that a product of these roles is fed index by index though it is long and lies inside of all others that
+    are summed: each step would take columns of memory."""
+    stream = roles.stream
+    others = [axis for axis in op.over_axes if axis != stream and roles.whole.get(axis, 1) != 1]
+    if stream is None or stream not in op.over_axes or not others:
+        return None
+    sizes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
+    is_inner = all(_inwards(op, stream) > _inwards(op, axis) for axis in others)
+    return stream if is_inner and not _is_held(sizes[stream], whole_limit) else None
+
+
+def _inwards(op: ContractOp, axis: str) -> int:
+    """How far inside of its factors an axis lies."""
+    axes = [axes_of(factor.type) for factor in (op.lhs, op.rhs)]
+    return sum(each.index(axis) - len(each) for each in axes if axis in each)
+
+
 def too_many_columns(part: Part, stream: str | None, whole: Iterable[str]) -> str | None:
     """Why groups cannot hold these axes whole beside a stream: the columns of a product lie along one axis."""
     return _two_columns(part, [*([] if stream is None else [stream]), *whole], part.sizes)
@@ -270,12 +289,6 @@ def _over_axes(op: Reducing, sizes: Mapping[str, int], whole_limit: int) -> list
     deep = [axis for axis in (largest, *others) if sizes[axis] >= DEPTH] or [largest]
     depth = max(deep, key=lambda axis: _inwards(op, axis))
     return [*(axis for axis in reversed((largest, *others)) if axis != depth), depth]
-
-
-def _inwards(op: ContractOp, axis: str) -> int:
-    """How far inside of its factors an axis lies."""
-    axes = [axes_of(factor.type) for factor in (op.lhs, op.rhs)]
-    return sum(each.index(axis) - len(each) for each in axes if axis in each)
 
 
 def _largest_first(axes: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
