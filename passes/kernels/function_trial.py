@@ -75,13 +75,21 @@ class FunctionTrial:
 
 
 def _make_kernels(module: ModuleOp) -> None:
+    """As the pipeline will, flags included: then what fusion finds of these operations here it need not find again."""
     # imported here, for they come later in the pipeline
+    from treadle.passes.diagram_allow_approximations import DiagramAllowApproximationsPass
     from treadle.passes.diagram_recompute import DiagramRecomputePass
     from treadle.passes.diagram_widen_operands import DiagramWidenOperandsPass
     from treadle.passes.fusion import FusionPass
     from treadle.passes.hierarchy_transpose_arrays import HierarchyTransposeArraysPass
 
-    for step in (DiagramWidenOperandsPass(), DiagramRecomputePass(), FusionPass(), HierarchyTransposeArraysPass()):
+    for step in (
+        DiagramAllowApproximationsPass(),
+        DiagramWidenOperandsPass(),
+        DiagramRecomputePass(),
+        FusionPass(),
+        HierarchyTransposeArraysPass(),
+    ):
         step.apply(Context(), module)
 
 
