@@ -69,4 +69,4 @@ def ceil_power(amount: Amount) -> Amount:
 
 def is_any(amount: Amount) -> bool:
     """Whether it is not zero, of any candidate."""
-    return bool(np.any(amount))
+    return bool(np.any(amount) if is_many(amount) else amount)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.choice.candidates import Candidate, Candidates
@@ -24,6 +25,10 @@ class Setting:
     machine: Machine
     sizes: Mapping[str, int]
     turns: int | None = None
+
+    @cached_property
+    def _lasting(self) -> Machine:
+        return replace(self.machine.as_sustained(), counts_queues=False)
 
     @property
     def _made(self) -> Made | None:
@@ -50,6 +55,5 @@ class Setting:
         """In microseconds, by the rates that last: where memory is what all wait for, those of the datasheet leave out
         what else blocks do, by which kernels still differ. What tiles wait in line is left out: that smaller ones wait
         less, since they are more, was measured of few kernels."""
-        lasting = replace(self.machine.as_sustained(), counts_queues=False)
-        found = estimate(plan, lasting, self.sizes, self._made)
+        found = estimate(plan, self._lasting, self.sizes, self._made)
         return float("inf") if found is None else float(found.time_us)

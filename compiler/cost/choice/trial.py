@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Trial:
     as_stated: Amount = True
     """Whether blocks can take pieces as it is stated."""
 
-    @property
+    @cached_property
     def fitting(self) -> Amount:
         """For each candidate, also where none has a size that another lacks (a program of scalars)."""
         return self.each((self.timing.blocks_per_sm > 0) & self.as_stated)

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from treadle.dialects.diagram.condition import Linear, modulus_in
 from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms, divisors_in
+from treadle.dialects.diagram.read import ReadOp
 from treadle.dialects.hierarchy import given_for
 
 ENTRY_BYTES = 4
@@ -28,7 +29,7 @@ class Entries:
 def blocks_of(argument: SSAValue) -> Mapping[str, int]:
     """For each axis along which an argument of a kernel has blocks, how many neighbours are one element."""
     given = given_for(argument)
-    if given is None:
+    if given is None or not isinstance(given.owner, ReadOp):  # asked for each way to cut a kernel: seldom is it a view
         return {}
     if (op := scattered_read(given)) is None:
         return divisors_in(each.form for each in padding_of(given))

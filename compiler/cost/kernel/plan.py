@@ -13,7 +13,7 @@ from functools import cached_property
 from math import prod
 from typing import Protocol
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_many, most
 from treadle.compiler.cost.kernel.neighbours import sector_share
 
 
@@ -192,6 +192,8 @@ def row_of(shape: Sequence[Amount]) -> Amount:
     row: Amount = 1
     for extent in reversed(shape):
         row = choice(row == 1, extent, row)
+        if not is_many(row) and row != 1:
+            break  # of one candidate, as of most that are asked, all else is along other axes
     return row
 
 

@@ -66,10 +66,12 @@ class Timing:
     """The number of the cluster among `clusters.shapes_of`, from 1 on; 0 for none."""
 
 
-def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | None = None) -> Timing:
+def timing(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | None = None, needs: Footprint | None = None
+) -> Timing:
     """Of a plan, or with arrays for the sizes of its pieces of as many; `made` says what is known of a kernel that is
-    there already."""
-    needs, blocks = footprint(plan, machine), plan.blocks(sizes)
+    there already, and `needs` what a block takes where the same plan was timed at another clock."""
+    needs, blocks = needs or footprint(plan, machine), plan.blocks(sizes)
     powers_first = takes_powers_first(plan, machine, needs.shared_bytes) & (made is None or made.powers_first)
     clocks = block_clocks(plan, machine, sizes, blocks, powers_first)
     products = sum(used for unit, used in clocks.items() if unit.startswith("tensor"))
@@ -121,8 +123,12 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made 
     found = timing(plan, machine, sizes, made)
     if found.blocks_per_sm == 0:
         return None
+    clock = machine.clock
     for _ in range(STEPS_OF_CLOCK if machine.loaded_clock else 0):
-        found = timing(plan, machine.under_load(*_loads(found)), sizes, made)
+        loaded = machine.under_load(*_loads(found))
+        if loaded.clock == clock:
+            break  # as all further steps would find
+        clock, found = loaded.clock, timing(plan, loaded, sizes, made, found.footprint)
     needs, in_turns = found.footprint, bool(found.in_turns)
     if in_turns:
         twice = made is None or made.twice
