@@ -236,8 +236,9 @@ class HostLowering:
         keep_parts(op, self.machine)
         plan = plan_kernel(op)
         padding = padding_of_kernel(op)
-        placed = placed_of_kernel(op, bool(footprint(plan_of_explicit(op), self.machine).producers))
-        kernel = lower_kernel(plan, self.machine, held, padding, placed)
+        counted = plan_of_explicit(op)
+        placed = placed_of_kernel(op, bool(footprint(counted, self.machine).producers))
+        kernel = lower_kernel(plan, counted, self.machine, held, padding, placed)
         parent = self.function.parent
         assert parent is not None
         parent.insert_op_before(kernel, self.function)
@@ -310,13 +311,15 @@ def _symbolic(plan: KernelPlan, padding: Mapping[SSAValue, Iterable[Inside]]) ->
 
 def lower_kernel(
     plan: KernelPlan,
+    counted: Plan,
     machine: Machine,
     held: Held,
     padding: Mapping[SSAValue, Sequence[Inside]],
     placed: Mapping[SSAValue, Scattered],
 ) -> cuda.KernelOp:
     """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes, then
-    arrays of entries. PassFailedException if its tiles take more shared memory than a block may have on the machine."""
+    arrays of entries. `counted` is what it is to the cost model. PassFailedException if its tiles take more shared
+    memory than a block may have on the machine."""
     source = plan.kernel
     symbolic = _symbolic(plan, padding)
     old = list(source.body.block.args)
@@ -338,7 +341,6 @@ def lower_kernel(
         arg: Scatter(each.place, {name: table_of[value] for name, value in each.named.items()})
         for arg, each in placed.items()
     }
-    counted = plan_of_explicit(source)
     needed = footprint(counted, machine)
     has_room = not counted.has_products or _has_room(needed)
     is_of_roles = bool(needed.producers)

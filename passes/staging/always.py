@@ -17,7 +17,7 @@ def always_staged(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
     """Whether lanes, as they hold the elements of an access, ask for sectors twice however rows are aligned, so that it
     goes through shared memory in every variant. The widths of accesses need not be known yet."""
     with planned_widths(kernel):
-        return may_meet(op, kernel) and Stager.of(kernel).below(op, 0) == EVERYWHERE
+        return may_meet(op, kernel) and Stager(kernel).below(op, 0) == EVERYWHERE
 
 
 def always_dealt(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:

@@ -46,7 +46,7 @@ def stage(
             access.staged = None
             set_widths(access, most_bytes)
         known = tuple(sorted({*known, *cuda.alignments(kernel)}, reverse=True))
-        stager = Stager.of(kernel, machine, most_bytes, known)
+        stager = Stager(kernel, machine, most_bytes, known)
         places = Places.of(kernel, machine)
         for run in _runs(accesses, kernel):
             alone = {each: below for each in run if (below := stager.below(each, 0)) is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr
@@ -37,22 +38,19 @@ class Stager:
     """What decides on the accesses of one kernel: its variants, and whether what it loads stands beside products."""
 
     kernel: cuda.KernelOp
-    variants: tuple[int, ...]
-    has_products: bool
-    most_bytes: int = WIDEST_VECTOR
     machine: Machine | None = None
+    most_bytes: int = WIDEST_VECTOR
+    among: tuple[int, ...] = ()
+    """The variants that are decided for; none for those that the accesses ask for as they are."""
     known: dict[_Alike, int | None] = field(default_factory=dict[_Alike, int | None])
 
-    @classmethod
-    def of(
-        cls,
-        kernel: cuda.KernelOp,
-        machine: Machine | None = None,
-        most_bytes: int = WIDEST_VECTOR,
-        variants: tuple[int, ...] | None = None,
-    ) -> Stager:
-        has_products = any(map(multiplies, kernel.walk()))
-        return cls(kernel, variants or cuda.alignments(kernel), has_products, most_bytes, machine)
+    @cached_property
+    def variants(self) -> tuple[int, ...]:
+        return self.among or cuda.alignments(self.kernel)
+
+    @cached_property
+    def has_products(self) -> bool:
+        return any(map(multiplies, self.kernel.walk()))
 
     @property
     def of_roles(self) -> bool:

@@ -22,13 +22,13 @@ BY_LANES = (
 def why_not_staged(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int) -> str:
     """Why an access that asks for sectors twice, in the variant for rows aligned to so many bytes, does not go through
     shared memory there."""
-    return _why_not(Stager.of(kernel), op, alignment)
+    return _why_not(Stager(kernel), op, alignment)
 
 
 def told_of_sectors(op: GlobalAccess, kernel: cuda.KernelOp, most_bytes: int = WIDEST_VECTOR) -> str:
     """In a kernel that is to have the fewest sectors: what it costs that an access goes through shared memory for them,
     and where it asks for more, or for lines in parts, why; nothing elsewhere."""
-    stager = Stager.of(kernel, most_bytes=most_bytes)
+    stager = Stager(kernel, most_bytes=most_bytes)
     if not stager.is_for_sectors or isinstance(op, cuda.CopyOp):
         return ""
     return "".join(f"; {each}" for each in _told_of_sectors(stager, op))
@@ -37,7 +37,7 @@ def told_of_sectors(op: GlobalAccess, kernel: cuda.KernelOp, most_bytes: int = W
 def told_of_lines(op: GlobalAccess, kernel: cuda.KernelOp) -> str:
     """What a result of words costs a block that leaves in whole lines, beside what it costs as lanes hold it, or why it
     does not; nothing of other accesses, and where nothing has to pay."""
-    stager = Stager.of(kernel)
+    stager = Stager(kernel)
     if stager.is_for_sectors or (ways := stager.ways(op)) is None:
         return ""
     at = 0 if op.staged is None else op.staged.at.data

@@ -74,10 +74,18 @@ class StreamTests:
     _known: dict[tuple[frozenset[str], tuple[Condition, ...]], tuple[_Where, ...]] = field(
         default_factory=dict[tuple[frozenset[str], tuple[Condition, ...]], "tuple[_Where, ...]"], compare=False
     )
+    _of_pieces: dict[frozenset[tuple[str, int]], Visits] = field(
+        default_factory=dict[frozenset[tuple[str, int]], Visits], compare=False
+    )
 
     def visits(self, pieces: Mapping[str, int]) -> Visits:
-        """As `visits_of`."""
+        """As `visits_of`; of the same pieces it is asked more than once."""
+        key = frozenset(pieces.items())
+        if (found := self._of_pieces.get(key)) is None:
+            found = self._of_pieces[key] = self._visits(pieces)
+        return found
 
+    def _visits(self, pieces: Mapping[str, int]) -> Visits:
         def fits(range: Range | None) -> bool:
             return range is not None and may_hold_a_piece(range, pieces[self.plan.axis], pieces)
 
