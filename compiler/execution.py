@@ -19,8 +19,8 @@ Numbers: TypeAlias = dict[SSAValue, int]
 Computation: TypeAlias = Callable[[Numbers], None]
 """Adds to what is known the number that an operation makes of it; nothing, where it is made of something unknown."""
 
-Step: TypeAlias = "tuple[Operation, scf.ForOp | scf.IfOp | None, Computation | None]"
-"""An operation, itself if it is a loop or a branch, and what it computes."""
+Step: TypeAlias = "tuple[Operation, scf.ForOp | scf.IfOp | None, Computation | None, bool]"
+"""An operation, itself if it is a loop or a branch, what it computes, and whether it is given."""
 
 MOST_PIECES = 3
 """What a block of a grid that is smaller than its work does one after another: enough for every state of the barriers
@@ -53,6 +53,8 @@ COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne,
 class Execution:
     """Executes blocks, again and again with other numbers; what an operation computes is found out once."""
 
+    gives: Callable[[Operation], bool] = lambda op: True
+    """Whether who asks looks at an operation; the others are computed all the same. Asked once of each."""
     steps: dict[Block, list[Step]] = field(default_factory=dict[Block, "list[Step]"])
     most_turns: int | None = None
     """Of a loop, how many turns are executed at most, the last one among them; None for all."""
@@ -61,21 +63,30 @@ class Execution:
     them."""
 
     def of(self, block: Block, known: Numbers) -> Iterator[Operation]:
-        """The operations that are executed, but for loops and branches themselves; `known` gathers the numbers that
-        they compute (KeyError for a loop or a branch that depends on an unknown one)."""
+        """The operations that are executed, but for loops and branches themselves, as far as this `gives` them; `known`
+        gathers the numbers that all compute (KeyError for a loop or a branch that depends on an unknown one)."""
         if block not in self.steps:
-            self.steps[block] = [_step_of(op) for op in block.ops]
-        for op, around, compute in self.steps[block]:
+            self.steps[block] = list(self._steps_of(block))
+        for op, around, compute, is_given in self.steps[block]:
             if around is None:
                 if compute is not None:
                     compute(known)
-                yield op
+                if is_given:
+                    yield op
             elif isinstance(around, scf.ForOp):
                 yield from self._loop(around, known)
             else:
                 taken = around.true_region if known[around.cond] else around.false_region
                 if taken.blocks:
                     yield from self.of(taken.block, known)
+
+    def _steps_of(self, block: Block) -> Iterator[Step]:
+        """Those that do anything."""
+        for op in block.ops:
+            around = op if isinstance(op, scf.ForOp | scf.IfOp) else None
+            compute, is_given = computation(op), self.gives(op)
+            if around is not None or compute is not None or is_given:
+                yield op, around, compute, is_given
 
     def _loop(self, op: scf.ForOp, known: Numbers) -> Iterator[Operation]:
         body = op.body.block
@@ -115,11 +126,6 @@ def counted(block: Block, known: Numbers) -> Iterator[tuple[Operation, int]]:
     execution = Execution(most_turns=MOST_TURNS)
     for op in execution.of(block, known):
         yield op, execution.times
-
-
-def _step_of(op: Operation) -> Step:
-    around = op if isinstance(op, scf.ForOp | scf.IfOp) else None
-    return op, around, computation(op)
 
 
 def _move(known: Numbers, sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:
@@ -205,8 +211,8 @@ def _applied(
     function: Callable[..., int], operands: tuple[SSAValue, ...], result: SSAValue, *others: int
 ) -> Computation:
     def compute(known: Numbers) -> None:
-        numbers = [known[operand] for operand in operands if operand in known]
-        if len(numbers) == len(operands):
+        numbers = [known.get(operand) for operand in operands]
+        if None not in numbers:
             known[result] = int(function(*numbers, *others))
 
     return compute

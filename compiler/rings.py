@@ -164,8 +164,8 @@ class _Check:
     def __init__(self, kernel: cuda.KernelOp, roles: cuda.RolesOp):
         self.kernel = kernel
         self.roles = roles
-        self.execution = Execution()
         self.stores = StoreCheck(kernel)
+        self.execution = Execution(lambda op: op.__class__ in _LOOKED_AT or self.stores.looks_at(op))
         ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())
         self.groups = roles.consumer_groups.data if ordered else 1
         self.most_events = MOST_EVENTS

@@ -16,6 +16,9 @@ WRITTEN, FENCED, SEEN_IN_GROUP, SEEN = range(4)
 """How far what threads wrote to a tile has come: nobody else sees it, tensor copies of the writer would, those of its
 warpgroup would, all would."""
 
+OF_COPIES = cuda.TensorFenceOp | cuda.BarrierOp | cuda.TensorWaitOp | cuda.TensorStoreOp
+"""What says how far tensor copies have come."""
+
 _Copy: TypeAlias = tuple[cuda.TensorStoreOp, set[SSAValue]]
 """A tensor copy, and the memory that it reads."""
 
@@ -27,6 +30,10 @@ class StoreCheck:
         stores = any(isinstance(op, cuda.TensorStoreOp) for op in kernel.walk())
         self.neighbours = neighbours_of(kernel.body.block) if stores else None
         self.written: dict[Operation, set[SSAValue]] = {}
+
+    def looks_at(self, op: Operation) -> bool:
+        """Whether an operation has to do with what is checked: it is one of a tensor copy, or writes a tile."""
+        return self.neighbours is not None and (isinstance(op, OF_COPIES) or bool(_written_by(op, self.written)))
 
     def problems(self, executed: Iterable[Operation]) -> list[str]:
         """What is wrong with the tensor stores among the operations that the consumers execute, in order."""
@@ -80,9 +87,7 @@ class _Run:
             case cuda.TensorStoreOp():
                 self._store(op)
             case _:
-                if op not in self.written:
-                    self.written[op] = accesses(op)[0]
-                for tile in self.written[op]:
+                for tile in _written_by(op, self.written):
                     self._write(op, tile)
 
     def _advance(self, before: int, after: int) -> None:
@@ -112,6 +117,13 @@ class _Run:
             self.problems.append(
                 f"the block may end while {_name(base_of(store.tile))} is copied: no 'cuda.tensor_wait'"
             )
+
+
+def _written_by(op: Operation, known: dict[Operation, set[SSAValue]]) -> set[SSAValue]:
+    """The tiles that an operation writes."""
+    if op not in known:
+        known[op] = accesses(op)[0]
+    return known[op]
 
 
 def _name(tile: SSAValue) -> str:

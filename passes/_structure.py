@@ -180,8 +180,7 @@ class _Structure:
         return tuple((self.operation(view), *map(_is_argument, view.operands)) for view in views_of(values))
 
     def operation(self, op: Operation) -> Hashable:
-        operands = tuple((self.value(operand), self.attribute(operand.type)) for operand in op.operands)
-        results = tuple((self.value(result), self.attribute(result.type)) for result in op.results)
+        operands, results = tuple(map(self._typed, op.operands)), tuple(map(self._typed, op.results))
         regions = tuple(tuple(map(self._block, region.blocks)) for region in op.regions)
         own = {**op.properties, **op.attributes}
         if isinstance(op, KernelOp):
@@ -189,11 +188,16 @@ class _Structure:
         return op.name, operands, results, regions, tuple((name, self._own(name, own[name])) for name in sorted(own))
 
     def _block(self, block: Block) -> Hashable:
-        arguments = tuple((self.value(argument), self.attribute(argument.type)) for argument in block.args)
-        return arguments, tuple(map(self.operation, block.ops))
+        return tuple(map(self._typed, block.args)), tuple(map(self.operation, block.ops))
 
     def value(self, value: SSAValue) -> int:
         return self.values.setdefault(value, len(self.values))
+
+    def _typed(self, value: SSAValue) -> Hashable:
+        """Its number, and where it comes first its type, too."""
+        if value in self.values:
+            return self.values[value]
+        return self.value(value), self.attribute(value.type)
 
     def _own(self, name: str, attribute: Attribute) -> Hashable:
         if name not in AXES:
@@ -210,10 +214,11 @@ class _Structure:
         return known
 
     def _attribute(self, attribute: Attribute) -> Hashable:
-        if is_array(attribute):
-            self._take_sizes(sizes_of(attribute))
         if attribute.__class__ in _PLAIN:
             return attribute
+        if is_array(attribute):
+            self._take_sizes(sizes_of(attribute))
+            return self._parameters(cast(ParametrizedAttribute, attribute))
         match attribute:
             case ArrayEncoding():
                 axes = tuple(map(self._axis, attribute.axis_names))
@@ -229,10 +234,13 @@ class _Structure:
             case ArrayAttr():
                 return tuple(map(self.attribute, cast("ArrayAttr[Any]", attribute).data))
             case ParametrizedAttribute():
-                return attribute.name, tuple(map(self.attribute, attribute.parameters))
+                return self._parameters(attribute)
             case _:
                 self.words.update(_WORD.findall(str(attribute)))
                 return attribute
+
+    def _parameters(self, attribute: ParametrizedAttribute) -> Hashable:
+        return attribute.name, tuple(map(self.attribute, attribute.parameters))
 
     def _take_sizes(self, sizes: Mapping[str, int]) -> None:
         for axis, size in sizes.items():

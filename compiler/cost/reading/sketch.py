@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -367,6 +367,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
     stream = next(iter(schedule.stream.as_dict()), None)
     at = Decorated(kernel, group, stream, schedule)
     crossings, holdings = Crossings(at), Holdings(at)
+    loads, saves = crossings.loads(), crossings.saves()
     outside = [*at.use.inputs, *at.results]
     conditional = at.use.plan if any(isinstance(op, WhereOp) for op in at.operations) else None
     return Sketch(
@@ -383,8 +384,8 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         reduced=frozenset(
             axis for op in at.operations if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes
         ),
-        crossings=(*crossings.loads(), *crossings.entries(), *crossings.saves()),
-        tasks=tuple(_tasks(at, crossings)),
+        crossings=(*loads, *crossings.entries(), *saves),
+        tasks=tuple(_tasks(at, (*loads, *saves))),
         holdings=tuple(holdings.all()),
         steps_singly=any(at.sums_beside_stream(op) for op in at.operations),
         results=results_of(at.products, at.roles.single),
@@ -415,8 +416,8 @@ def _phases(at: Decorated) -> int:
     return min(filter(None, (phases_of_step(tiles, step) for step in at.use.steps)), default=1)
 
 
-def _tasks(at: Decorated, crossings: Crossings) -> Iterator[Task]:
-    for crossing in (*crossings.loads(), *crossings.saves()):
+def _tasks(at: Decorated, crossings: Iterable[Crossing]) -> Iterator[Task]:
+    for crossing in crossings:
         yield Task(crossing, (crossing.stream,), crossing.streamed)
     for value, times in at.use.inputs.items():
         if at.comes_to_shared(value) and not is_multiplied(value):
