@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.pipeline import Options, run_pipeline
+from treadle.compiler.pipeline import Observer, Options, run_pipeline
 from treadle.derive import module_of
+from treadle.dialects.diagram.array import SizesAttr
 from treadle.passes import fusion, hierarchy_choose_sizes, hierarchy_split_streams
 from treadle.passes._functions import functions, kernels
 from treadle.passes._structure import Structure, structure_of
@@ -70,6 +72,33 @@ def test_parts_are_tried_once_whatever_an_axis_is_called(axis: str, monkeypatch:
     monkeypatch.setattr(hierarchy_split_streams, "_in_parts", unexpected)
     renamed = re.sub(r"(?<![?\w%])x(?!\w|\?)", axis, text)
     assert chosen(renamed) == re.sub(r"(?<![?\w%])x(?=\b|_part|_in)|(?<=%extent_)x", axis, first)
+
+
+class WithoutTrials(Observer):
+    """Lets fusion try nothing, from where the pipeline itself makes kernels."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.monkeypatch = monkeypatch
+
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        if spec.name == "fusion":
+            self.monkeypatch.setattr(fusion, "_tried", self.unexpected)
+            self.monkeypatch.setattr(fusion, "_tried_time", self.unexpected)
+
+    def unexpected(self, *_: object, **named: object) -> None:
+        raise AssertionError("fusion tries again what was tried with all of the function")
+
+
+def test_what_fusion_asks_was_asked_where_all_of_a_function_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of keys that say of which sequence they are, whose ranges are found before."""
+    monkeypatch.setattr(fusion, "_FIT", {})
+    module = module_of((EXAMPLES / "attention_packed.mlir").read_text())
+    sizes = {"b": 2, "h": 16, "q": 4096, "x": 4096}
+    (function,) = functions(module)
+    function.attributes["sizes"] = SizesAttr(sizes)
+    run_pipeline(module, Options(machine="h100"), WithoutTrials(monkeypatch), last="hierarchy-choose-sizes")
+    assert "decline diagram-find-ranges" not in str(module)
+    assert len(kernels(function)) > 1
 
 
 def test_kernels_of_views_have_structures_of_their_own() -> None:

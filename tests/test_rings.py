@@ -11,8 +11,9 @@ from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from benchmarking import benchmark
+from treadle.compiler.execution import Execution, Numbers
 from treadle.compiler.pipeline import Options, run_pipeline
-from treadle.compiler.rings import ring_problems
+from treadle.compiler.rings import cases, ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 
@@ -33,6 +34,22 @@ def made(text: str) -> cuda.KernelOp:
 @pytest.mark.parametrize("name", ["attention", "matmul", "matmul_tt", "attention_gqa", "matmul_gelu"])
 def test_kernels_with_roles_have_no_problem(name: str) -> None:
     assert ring_problems(made((programs.EXAMPLES / f"{name}.mlir").read_text())) == []
+
+
+def test_what_is_looked_at_is_what_is_executed_of_it() -> None:
+    kernel, awaited = attention(), list[Operation]()
+    for _, known in cases(kernel):
+        every = executed(Execution(), kernel, dict(known))
+        awaited = executed(Execution(lambda op: isinstance(op, cuda.AwaitOp)), kernel, dict(known))
+        assert awaited == [op for op in every if isinstance(op, cuda.AwaitOp)]
+    assert awaited
+
+
+def executed(execution: Execution, kernel: cuda.KernelOp, known: Numbers) -> list[Operation]:
+    """By the consumers."""
+    roles = cuda.roles_of(kernel)
+    assert roles is not None
+    return [op for block in (kernel.body.block, roles.consumers.block) for op in execution.of(block, known)]
 
 
 def erase(op: Operation) -> None:
