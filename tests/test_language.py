@@ -469,6 +469,38 @@ def test_a_read_at_positions_that_are_computed() -> None:
     assert np.array_equal(halves(A), 2 * np.roll(A, 8, 1))
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "over", "axes"),
+    [
+        ("b q d", "b x d", "d", "b q x"),
+        ("t i", "i h d", "i", "t h d"),  # the larger array is the right one
+        ("t h d", "h d o", "h d", "t o"),
+        ("d h", "b h x", "d", "b h x"),  # weights of an array: its order stays
+    ],
+)
+def test_the_axes_of_a_product_are_those_of_the_left_then_those_of_the_right(left: str, right: str, over: str, axes: str):
+    """So a position that `read` says for each of them is at the axis that is meant."""
+
+    def product(A: tl.Array, B: tl.Array) -> tl.Array:
+        C = tl.contract(A, B, over=over)
+        assert C.axes == tuple(axes.split())
+        return C
+
+    treadle.kernel(f"{left}, {right} -> {axes}")(product).trace(["f32", "f32"], dict.fromkeys("bqdxtiho", 4))
+
+
+def test_a_rotation_by_halves_of_a_product() -> None:
+    random = np.random.default_rng(0)
+    X, W = (random.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (8, 3, 16)))
+
+    def rotated(X: tl.Array, W: tl.Array) -> tl.Array:
+        Y = tl.contract(X, W, over="i")
+        return tl.read(Y, "t, h, other[d]", other=(tl.index("d", Y) + 8) % 16)
+
+    result = treadle.kernel("t i, i h d -> t h d")(rotated)(X, W)
+    assert np.allclose(result, np.roll(np.einsum("ti,ihd->thd", X, W), 8, 2), atol=1e-4)
+
+
 def test_a_cumulative_sum_of_what_a_condition_left_is_told_what_to_do() -> None:
     sums = treadle.kernel("q x -> q x")(lambda S: tl.cumsum(tl.keep(S, "x <= q"), over="x"))
     chosen = treadle.kernel("q x -> q x")(

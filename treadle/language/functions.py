@@ -25,7 +25,8 @@ def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str
     f32. Two arrays of f32 (as what is computed is) multiply exactly, without tensor cores: let them be `.to("f16")`, or
     rounded to 10 bits of mantissa as they multiply, by `multiply="tf32"`. Axes in several arrays are the same axis:
 
-    `contract(Q, K, over="d")` of axes (b, q, d) and (b, x, d) has axes (b, q, x).
+    `contract(Q, K, over="d")` of axes (b, q, d) and (b, x, d) has axes (b, q, x): those of the left array, then those
+    of the right one, whose order stays where it has them all.
 
     TreadleError for an axis that neither array has."""
     operands: tuple[Any, Any] = (left, right)
@@ -167,12 +168,13 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
 
 
 def read(array: Array, at: str, **inputs: Array) -> Array:
-    """An array at other positions, of which `at` says one for each of its axes: affine ones, `"b, 2 * t + r, c"`,
-    quotients and remainders of an axis by a number, and entries of arrays in i32, which are named. Keys in pages, rows
-    of a table, and what is computed, as for a rotation by halves: `read(pages, "table[b, x // 64], x % 64, d",
-    table=table)`, `read(W, "token[t], d", token=token)`, `read(X, "t, other[d]", other=(index("d", X) + 32) % 64)`.
-    Outside of the array, and where there is no entry, are zeros. The result has the axes of the positions, in their
-    order; one that no argument has goes over all entries that there are.
+    """An array at other positions, of which `at` says one for each of its axes, in the order of `array.axes`: affine
+    ones, `"b, 2 * t + r, c"`, quotients and remainders of an axis by a number, and entries of arrays in i32, which are
+    named. Keys in pages, rows of a table, and what is computed, as for a rotation by halves:
+    `read(pages, "table[b, x // 64], x % 64, d", table=table)`, `read(W, "token[t], d", token=token)`,
+    `read(X, "t, other[d]", other=(index("d", X) + 32) % 64)`. Outside of the array, and where there is no entry, are
+    zeros. The result has the axes of the positions, in their order; one that no argument has goes over all entries
+    that there are.
 
     TreadleError for what is no place, and for arrays that are not named."""
     given: dict[str, Any] = dict(inputs)

@@ -80,13 +80,14 @@ class Graph:
     ) -> SSAValue:
         """The sum of products over these axes, in f32 (i32 between integers). Where one operand has 16 bits and
         the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly. Two of
-        f32 multiply as `multiply` says, if it says something. `axes` is the order of those of the result."""
+        f32 multiply as `multiply` says, if it says something. `axes` is the order of those of the result, which is
+        that of the operands, the left one first, if nothing is said."""
         formats = [format_of(left.type), format_of(right.type)]
         if formats[0] != formats[1] and not {*map(str, formats)} <= {*BYTES}:
             common = _multiplied(formats)
             left, right = self.cast(left, common), self.cast(right, common)
         accumulate = i32 if is_integer(format_of(left.type)) else f32
-        axes = axes or [axis for axis in union([left, right]) if axis not in over]
+        axes = axes or _product_axes(left, right, over)
         multiply = multiply if format_of(left.type) == f32 else None
         return self._add(ContractOp(left, right, over, self._type(axes, accumulate), accumulate, multiply=multiply))
 
@@ -211,6 +212,13 @@ def union(values: Sequence[SSAValue]) -> tuple[str, ...]:
     """Every axis that one of them has; those of the array with the most axes first, in its order."""
     ordered = sorted(values, key=lambda value: -len(axes_of(value.type)))
     return tuple(dict.fromkeys(axis for value in ordered for axis in axes_of(value.type)))
+
+
+def _product_axes(left: SSAValue, right: SSAValue, over: Sequence[str]) -> Sequence[str]:
+    """The axes of a product: those of the left operand, then those of the right one. Where the right one has them all,
+    as an array that the left one weighs, its order stays."""
+    first, second = ([axis for axis in axes_of(each.type) if axis not in over] for each in (left, right))
+    return second if set(first) <= set(second) else list(dict.fromkeys([*first, *second]))
 
 
 def computing_format(values: Sequence[SSAValue]) -> Attribute:
