@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,6 +15,8 @@ import treadle
 import treadle.language as tl
 from treadle import TreadleError
 from treadle.compiler.explain.text import explanation_text
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import format_of
 from treadle.language.conditions import Comparison
 from treadle.runtime.interpreter import entry_function
 
@@ -351,6 +354,33 @@ def test_products_of_f32_may_be_rounded(format: str, said: int):
 
 
 @pytest.mark.parametrize(
+    ("left", "right", "multiplied"),
+    [
+        ("f8E4M3FN", "f8E5M2", "f8E4M3FN f8E5M2"),  # tensor cores take both: weights, and the gradients of results
+        ("i8", "ui8", "i8 ui8"),
+        ("f8E5M2", "bf16", "bf16 bf16"),
+        ("f32", "f16", "f16 f16"),
+        ("i8", "f16", "f16 f16"),
+    ],
+)
+def test_two_formats_of_one_product(left: str, right: str, multiplied: str) -> None:
+    traced = treadle.kernel("m k, n k -> m n")(lambda A, B: tl.contract(A, B, over="k"))
+    module = traced.trace([left, right], {"m": 4, "k": 8, "n": 8})
+    (product,) = (op for op in module.walk() if isinstance(op, ContractOp))
+    assert [str(format_of(each.type)) for each in (product.lhs, product.rhs)] == multiplied.split()
+
+
+@pytest.mark.parametrize("machine", ["a100", "l40s", "h100"])
+def test_a_product_of_two_formats_of_8_bits(machine: str) -> None:
+    random = np.random.default_rng(0)
+    A = random.standard_normal((67, 96)).astype(ml_dtypes.float8_e4m3fn)
+    B = random.standard_normal((35, 96)).astype(ml_dtypes.float8_e5m2)
+    product = treadle.kernel("m k, n k -> m n", result="f32", machine=machine)(lambda A, B: tl.contract(A, B, over="k"))
+    (verdict,) = product.compiled(A, B).verify(A, B, backend="emulator")
+    assert verdict.ok
+
+
+@pytest.mark.parametrize(
     ("name", "said"),
     [
         ("shape", "it has .axes"),
@@ -478,7 +508,9 @@ def test_a_read_at_positions_that_are_computed() -> None:
         ("d h", "b h x", "d", "b h x"),  # weights of an array: its order stays
     ],
 )
-def test_the_axes_of_a_product_are_those_of_the_left_then_those_of_the_right(left: str, right: str, over: str, axes: str):
+def test_the_axes_of_a_product_are_those_of_the_left_then_those_of_the_right(
+    left: str, right: str, over: str, axes: str
+):
     """So a position that `read` says for each of them is at the axis that is meant."""
 
     def product(A: tl.Array, B: tl.Array) -> tl.Array:

@@ -21,9 +21,10 @@ from treadle.language.places import at_axes, axes_at
 
 def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
     """The sum of products over the axes `over`; every other axis stays. f16 and bf16 multiply on tensor cores and add
-    up in f32; of two formats, the wider is rounded to the narrower, but 8 bits widen to 16, and integers beside f32 to
-    f32. Two arrays of f32 (as what is computed is) multiply exactly, without tensor cores: let them be `.to("f16")`, or
-    rounded to 10 bits of mantissa as they multiply, by `multiply="tf32"`. Axes in several arrays are the same axis:
+    up in f32; of two formats, the wider is rounded to the narrower, but 8 bits widen to 16 beside 16, and integers
+    beside f32 to f32; the two formats of 8-bit floats multiply as they are. Two arrays of f32 (as what is computed is)
+    multiply exactly, without tensor cores: let them be `.to("f16")`, or rounded to 10 bits of mantissa as they
+    multiply, by `multiply="tf32"`. Axes in several arrays are the same axis:
 
     `contract(Q, K, over="d")` of axes (b, q, d) and (b, x, d) has axes (b, q, x): those of the left array, then those
     of the right one, whose order stays where it has them all.

@@ -79,11 +79,12 @@ class Graph:
         axes: Sequence[str] | None = None,
     ) -> SSAValue:
         """The sum of products over these axes, in f32 (i32 between integers). Where one operand has 16 bits and
-        the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly. Two of
-        f32 multiply as `multiply` says, if it says something. `axes` is the order of those of the result, which is
-        that of the operands, the left one first, if nothing is said."""
+        the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen beside such,
+        exactly. Two of f32 multiply as `multiply` says, if it says something. `axes` is the order of those of the
+        result, which is that of the operands, the left one first, if nothing is said."""
         formats = [format_of(left.type), format_of(right.type)]
-        if formats[0] != formats[1] and not {*map(str, formats)} <= {*BYTES}:
+        named = {*map(str, formats)}
+        if len(named) > 1 and not any(named <= {*each} for each in (BYTES, EIGHT_BIT)):
             common = _multiplied(formats)
             left, right = self.cast(left, common), self.cast(right, common)
         accumulate = i32 if is_integer(format_of(left.type)) else f32
