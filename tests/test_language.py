@@ -533,6 +533,24 @@ def test_a_rotation_by_halves_of_a_product() -> None:
     assert np.allclose(result, np.roll(np.einsum("ti,ihd->thd", X, W), 8, 2), atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("place", "size"),
+    [("e, n", 4), ("8 * e + i, n", 1), ("table[e], n", 3), ("table[e // 16], n", 48)],
+)
+def test_an_axis_that_only_reads_have_is_as_long_as_what_they_read(place: str, size: int) -> None:
+    """Where that is fixed, passes know its size, as they do of attention whose values are its keys."""
+
+    def reading(A: tl.Array, table: tl.Array, inner: tl.Array) -> tl.Array:
+        named = {"table": table} if "table" in place else {}
+        read = tl.read(A, place, **named)
+        assert read.graph.sizes["e"] == size
+        return tl.sum(read * inner, over=[axis for axis in read.axes if axis in "ei"])
+
+    sizes = {"m": 4, "n": 8, "k": 3, "i": 8}
+    traced = treadle.kernel("m n, k, i -> n" if "i" in place else "m n, k, i -> n i")(reading)
+    traced.trace(["f32", "i32", "f32"], sizes, fixed=sizes)
+
+
 def test_a_cumulative_sum_of_what_a_condition_left_is_told_what_to_do() -> None:
     sums = treadle.kernel("q x -> q x")(lambda S: tl.cumsum(tl.keep(S, "x <= q"), over="x"))
     chosen = treadle.kernel("q x -> q x")(

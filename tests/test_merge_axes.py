@@ -397,3 +397,15 @@ def test_pages_that_a_table_chooses_are_one_axis(machine: str) -> None:
         lengths = dice.integers(0, 16 * x + 1, b).astype(np.int32)
         given = arrays((b, q, 64), (p, 16, 64), (p, 16, 64), seed=b)
         verify(kernel, *(each * np.float16(0.3) for each in given), table, lengths)
+
+
+@pytest.mark.parametrize("sizes", [(9, 11), (1, 1), (2, 33)])
+def test_windows_along_two_axes(sizes: tuple[int, int]) -> None:
+    """Both are summed, and a read has each beside a position: they stay apart."""
+    X, W = arrays((2, *sizes, 5), (3, 3, 5))
+
+    def depthwise(X: Any, W: Any) -> Any:
+        return tl.sum(tl.read(X, "b, y + i - 1, x + j - 1, c") * W, over="i j")
+
+    kernel = treadle.kernel("b y x c, i j c -> b y x c", static="i j", machine="h100")(depthwise)
+    verify(kernel.compiled(X, W), X, W)

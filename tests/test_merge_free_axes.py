@@ -90,6 +90,36 @@ def test_rows_with_gaps_are_right() -> None:
     verify(kernel, X[:, ::2], W)
 
 
+def halves(Q: Any, K: Any) -> Any:
+    """Queries and keys rotated by halves, and what they find under the name that values have."""
+    Q = (Q + tl.read(Q, "b, h, q, d - 32") - tl.read(Q, "b, h, q, d + 32")).to("f16")
+    values = tl.read(K, "b, x, e")
+    found = tl.contract(tl.softmax(tl.contract(Q, K, over="d") * 0.125, over="x"), values, over="x")
+    return tl.read(found, "b, h, q, d")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_a_read_that_leaves_them_as_they_are_leaves_them_one(machine: str) -> None:
+    """As fast as where the program has them as one axis. `e` is as long as `d`, of which it is another name."""
+    Q, K = arrays((2, 64, 1, 64), (2, 2051, 64))
+    kernel = treadle.kernel("b h q d, b x d -> b h q d", machine=machine)(halves).compiled(Q, K)
+    assert decided(kernel) == ["[h, q] as h_q"]
+    assert "b, h_q, d - 32" in kernel.hierarchy
+    assert len([step for step in kernel.derivation if step.rewrite == "keep apart"]) == 0
+    verify(kernel, Q, K)
+
+
+@pytest.mark.parametrize("place", ["b, h, q + 1, d", "b, q, h, d", "b, h, q + h, d"])
+def test_a_read_that_moves_one_of_them_keeps_them_apart(place: str) -> None:
+    def read(Q: Any, K: Any) -> Any:
+        return tl.max(tl.contract((Q + tl.read(Q, place)).to("f16"), K, over="d"), over="x")
+
+    Q, K = arrays((2, 4, 4, 64), (2, 333, 64))
+    kernel = treadle.kernel("b h q d, b x d -> b h q", machine="h100")(read).compiled(Q, K)
+    assert decided(kernel) == []
+    verify(kernel, Q, K)
+
+
 def test_a_condition_on_one_of_them_keeps_them_apart() -> None:
     def causal(Q: Any, K: Any) -> Any:
         return tl.max(tl.keep(tl.contract(Q, K, over="d"), "x <= q"), over="x")

@@ -37,6 +37,17 @@ func.func @sentences(%X: !X, %W: !W) -> !Y attributes {sizes = #diagram.sizes<b 
   func.return %Y : !Y
 }
 
+// A read that leaves both as they are leaves the one that they are.
+// CHECK-LABEL: func.func @before
+// CHECK-NEXT:  %X_flat = diagram.collapse %X [b, t] as b_t
+// CHECK-NEXT:  %B = diagram.read %X_flat at "b_t, i - 1" padded : tensor<?x4096xf16, #diagram.array<[b_t, i]>> -> tensor<?x4096xf16, #diagram.array<[b_t, i]>>
+// CHECK-NEXT:  %Y_flat = diagram.contract %B, %W over [i]
+func.func @before(%X: !X, %W: !W) -> !Y attributes {sizes = #diagram.sizes<b = 32, t = 1>} {
+  %B = diagram.read %X at "b, t, i - 1" padded : !X -> !X
+  %Y = diagram.contract %B, %W over [i] accumulate f32 : !X, !W -> !Y
+  func.return %Y : !Y
+}
+
 !Q = tensor<4x8x1x64xf16, #diagram.array<[b, h, q, d]>>
 !K = tensor<4x?x64xf16, #diagram.array<[b, x, d]>>
 !S = tensor<4x8x1x?xf32, #diagram.array<[b, h, q, x]>>

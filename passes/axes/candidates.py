@@ -14,7 +14,7 @@ from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, MapOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, is_array, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Reducing
-from treadle.passes.axes.divided import divides, is_place_alone, why_asked
+from treadle.passes.axes.divided import divides, is_beside, is_place_alone, why_asked
 from treadle.passes.axes.joins import within
 
 Pair: TypeAlias = tuple[str, str]
@@ -129,7 +129,7 @@ def _divides(op: ReduceOp, pair: Pair) -> bool:
 
 def _why_not_alike(op: Operation, pair: Pair) -> str | None:
     """Why an operation does not treat two axes as one."""
-    if isinstance(op, ReadOp) and divides(op, pair):
+    if isinstance(op, ReadOp) and (is_beside(op, pair) or divides(op, pair)):
         return None
     if not isinstance(op, WEAVING):
         return f"{op.name} knows one of them" if _touches(op, pair) else None

@@ -1,6 +1,6 @@
-"""What knows of two axes that they are one: a read at entries that the outer one chooses, and a condition on positions
-in both together. Of `w`, which is `x * S + y`, the outer axis is the quotient `w // S`, and the inner one the remainder
-`w % S`."""
+"""What knows of two axes that they are one: a read that leaves both as they are, one at entries that the outer one
+chooses, and a condition on positions in both together. Of `w`, which is `x * S + y`, the outer axis is the quotient
+`w // S`, and the inner one the remainder `w % S`."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ def divides(op: ReadOp, pair: tuple[str, str]) -> bool:
     own = [form for form in forms if not entries_in([form])]
     mixed = [rest for form, rest in zip(forms, beside, strict=True) if entries_in([form])]
     return _stands_alone(outer, of_entries, beside) and _stands_alone(inner, own, (*of_entries, *mixed))
+
+
+def is_beside(op: ReadOp, axes: Sequence[str]) -> bool:
+    """Whether a read leaves axes as they are: each is the position along the axis of that name, and no other."""
+    if any(not {*axes} <= {*axes_of(value.type)} for value in (op.operand, op.result)):
+        return False
+    if any(not {*axes}.isdisjoint(axes_of(value.type)) for value in op.inputs):
+        return False
+    left = [form for along, form in op.forms.items() if along not in axes]
+    return all(op.forms[axis] == Linear({axis: 1}) for axis in axes) and {*axes}.isdisjoint(axes_of_forms(left))
+
+
+def read_beside(op: ReadOp, axes: Sequence[str], whole: str) -> None:
+    """Let a read that leaves axes as they are leave the one that they are as it is."""
+    forms = {along: form for along, form in op.forms.items() if along not in axes[1:]} | {axes[0]: Linear({whole: 1})}
+    op.properties["place"] = type(op.place)(", ".join(map(spelled, forms.values())))
 
 
 def _stands_alone(axis: str, among: Sequence[Linear], others: Sequence[Linear]) -> bool:
@@ -137,4 +153,4 @@ def _is_nothing(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == 0
 
 
-__all__ = ["asked_together", "divides", "is_place_alone", "read_divided", "why_asked"]
+__all__ = ["asked_together", "divides", "is_beside", "is_place_alone", "read_beside", "read_divided", "why_asked"]

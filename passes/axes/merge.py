@@ -8,14 +8,14 @@ from math import prod
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.passes._functions import fresh_hint, note
-from treadle.passes.axes.divided import asked_together, read_divided
+from treadle.passes.axes.divided import asked_together, is_beside, read_beside, read_divided
 
 LAW = "a tuple of axes is an axis"
 LONGEST_NAME = 63
@@ -30,10 +30,13 @@ def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str
     terminator = block.last_op
     assert isinstance(terminator, func.ReturnOp)
     wanted = {value: value.type for value in terminator.operands if axes[0] in axes_of(value.type)}
+    beside = [op for op in block.ops if isinstance(op, ReadOp) and is_beside(op, axes)]
+    for op in beside:
+        read_beside(op, axes, whole)
     for op in list(block.ops):
         if isinstance(op, WhereOp) and axes[0] in axes_of(op.result.type):
             asked_together(op, axes, whole)
-        if isinstance(op, ReadOp) and axes[0] in axes_of(op.result.type):
+        if isinstance(op, ReadOp) and op not in beside and axes[0] in axes_of(op.result.type):
             read_divided(op, axes, whole, sizes_of(op.result.type)[axes[1]])
         for result in op.results:
             if axes[0] in axes_of(result.type):
@@ -42,15 +45,17 @@ def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str
             op.properties["over"] = ArrayAttr(StringAttr(axis) for axis in _replaced(op.over_axes, axes, whole))
     for argument in block.args:
         if axes[0] in axes_of(argument.type):
-            _collapse(argument, axes, whole, terminator)
+            left = [op for op in block.ops if isinstance(op, ReadOp) and op not in beside]
+            _collapse(argument, axes, whole, [*left, terminator])
     _expand_results(terminator, axes, whole, list(wanted.values()))
     _state_size(function, axes, whole)
     note(function, rewrite, f"[{', '.join(axes)}] as {whole}", LAW, why)
 
 
-def _collapse(argument: SSAValue, axes: Sequence[str], whole: str, terminator: func.ReturnOp) -> None:
-    """An argument that is returned as it is stays what it is, and so does one that a read says where to find."""
-    uses = [use for use in argument.uses if use.operation is not terminator and not isinstance(use.operation, ReadOp)]
+def _collapse(argument: SSAValue, axes: Sequence[str], whole: str, left: Sequence[Operation]) -> None:
+    """To those that are left, an argument stays what it is: one that is returned as it is, or that a read says where to
+    find."""
+    uses = [use for use in argument.uses if use.operation not in left]
     if not uses:
         return
     first = argument.owner.first_op if isinstance(argument.owner, Block) else None

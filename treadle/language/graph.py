@@ -135,15 +135,24 @@ class Graph:
         inputs: Mapping[str, SSAValue] | None = None,
     ) -> SSAValue:
         """The value at other positions, one for each of its axes, with `inputs` for the arrays whose entries these
-        are made of; outside of it are zeros, if it is `padded` (TreadleError)."""
+        are made of; outside of it are zeros, if it is `padded`. An axis that no argument has is as long as there is to
+        read, which is known here where the sizes of what is read are (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
         named = {name: self._asked(each) for name, each in (inputs or {}).items()}
-        for axis in axes:
-            self.sizes.setdefault(check_axis(axis), DYNAMIC)
+        told = [axis for axis in axes if check_axis(axis) not in self.sizes]
+        self.sizes |= dict.fromkeys(told, DYNAMIC)
+
+        def reading() -> ReadOp:
+            return ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded, named)
+
         try:
-            op = ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded, named)
+            op = reading()
             op.verify()
+            if sizes := {axis: size for axis, size in op.fitting({}).items() if axis in told}:
+                self.sizes |= sizes
+                op = reading()
+                op.verify()
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error
         return self._add(op)
