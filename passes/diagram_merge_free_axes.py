@@ -59,10 +59,10 @@ class DiagramMergeFreeAxesPass(ModulePass):
     ```
 
     Legal where `diagram-merge-axes` is: the axes lie one within the other in every array that has one of them, and
-    every operation treats them alike. The model times all kernels of the function with them as one and apart: a
-    tenth must be saved at the sizes that the program states, and no time lost where axes known only at launch have
-    twice as many. For what it is given with gaps between these axes must be copied at each call. (FlashAttention-3
-    packs grouped queries so, by hand.)"""
+    every operation treats them alike: a read that leaves both as they are, too. The model times all kernels of the
+    function with them as one and apart: a tenth must be saved at the sizes that the program states, and no time lost
+    where axes known only at launch have twice as many. For what it is given with gaps between these axes must be
+    copied at each call. (FlashAttention-3 packs grouped queries so, by hand.)"""
 
     name = PASS
 

@@ -14,7 +14,7 @@ from treadle.compiler.cost.timing.traffic import crossing_bytes, traffic_clocks
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
-from treadle.compiler.source import load_module
+from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.hierarchy import KernelOp
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.mlir"))
@@ -46,6 +46,33 @@ def test_nothing_is_read_for_no_blocks(name: str):
     for sizes in ({"q": 0}, {"q": 0, "x": 0}, {"b": 0, "h": 0}):
         (kernel,) = explain(module, load_machine("a100"), sizes).kernels
         assert kernel.units_us["device memory"] == 0
+
+
+WINDOWS = """
+!X = tensor<?x?xf32, #diagram.array<[t, c]>>
+!V = tensor<?x4x?xf32, #diagram.array<[t, k, c]>>
+!W = tensor<4x?xf32, #diagram.array<[k, c]>>
+func.func @windows(%X: !X, %W: !W) -> !X attributes {sizes = #diagram.sizes<t = 65536, c = 1024>} {
+  %V = diagram.read %X at "PLACE, c" padded : !X -> !V
+  %P = diagram.map (%v = %V : !V, %w = %W : !W) -> !V {
+    %p = arith.mulf %v, %w : f32
+    diagram.yield %p : f32
+  }
+  %Y = diagram.reduce add %P over [k] : !V -> !X
+  func.return %Y : !X
+}
+"""
+
+
+@pytest.mark.parametrize(("place", "rows"), [("t + k - 3", 65539), ("t + 2 * k", 65542), ("3 * t + k", 196609)])
+def test_what_lies_in_several_windows_comes_once(place: str, rows: int):
+    """From device memory; from L2 each window comes by itself."""
+    module = parse_module(WINDOWS.replace("PLACE", place))
+    run_pipeline(module, Options(machine="h100"), last=LAST_HIERARCHY_PASS)
+    (kernel,) = explain(module, load_machine("h100")).kernels
+    bytes = kernel.units_us["device memory"] * 1e-6 * load_machine("h100").levels["device"].bandwidth
+    assert bytes == pytest.approx(4 * 1024 * (rows + 65536), rel=0.01)
+    assert kernel.links[1].bytes >= 4 * 1024 * 5 * 65536
 
 
 def without_cache(machine: Machine) -> Machine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
@@ -34,6 +35,25 @@ def blocks_of(argument: SSAValue) -> Mapping[str, int]:
     if (op := scattered_read(given)) is None:
         return divisors_in(each.form for each in padding_of(given))
     return _blocks(op.forms)
+
+
+Window: TypeAlias = tuple[tuple[str, int], ...]
+"""Axes that together step along one axis of an array, each with the length of its step."""
+
+
+def windows_of(argument: SSAValue) -> tuple[Window, ...]:
+    """The axes of a view that step along one axis of its array together, so that elements may lie in several places:
+    those of windows, `t + k`."""
+    given = given_for(argument)
+    read = given.owner if given is not None else None
+    if not isinstance(read, ReadOp) or read.is_scattered or divisors_in(read.place.forms):
+        return ()
+    found = [form.terms for form in read.place.forms if len(form.terms) > 1]
+    named = [axis for terms in found for axis in terms]
+    alone = [axis for form in read.place.forms if len(form.terms) == 1 for axis in form.terms]
+    if len({*named}) < len(named) or not {*named}.isdisjoint(alone):  # a diagonal
+        return ()
+    return tuple(tuple((str(axis), factor) for axis, factor in terms.items()) for terms in found)
 
 
 def may_leave(argument: SSAValue) -> bool:

@@ -7,13 +7,14 @@ construction."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Protocol
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, is_many, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_many, least, most
+from treadle.compiler.cost.kernel.blocks import Window
 from treadle.compiler.cost.kernel.neighbours import sector_share
 
 
@@ -86,6 +87,8 @@ class Transfer:
     """The axes along which so many neighbours are one element of the array, which is read at quotients."""
     cells: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The axes along which one value is loaded for so many neighbours, where a group asks which pieces there are."""
+    windows: tuple[Window, ...] = ()
+    """The axes that step along one axis of the array together, so that windows share elements."""
     near: tuple[tuple[str, Amount], ...] = ()
     """How much of each axis a group takes at a time, the one whose neighbours lie side by side in memory first; empty
     where that is not known."""
@@ -115,8 +118,16 @@ class Transfer:
         return self.unlimited(sizes)
 
     def whole(self, sizes: Mapping[str, int]) -> Amount:
-        """The elements of its array."""
-        return prod(ceil_div(sizes[axis], self.blocks.get(axis, 1)) for axis in self.axes)
+        """The elements of its array; of one in windows, those that lie in any."""
+        within = {axis for window in self.windows for axis, _ in window}
+        return self._seen(sizes, within) * prod(_covered(window, sizes) for window in self.windows)
+
+    def seen(self, sizes: Mapping[str, int]) -> Amount:
+        """The elements of its array, those in several windows as often."""
+        return self._seen(sizes, frozenset())
+
+    def _seen(self, sizes: Mapping[str, int], but: Set[str]) -> Amount:
+        return prod(ceil_div(sizes[axis], self.blocks.get(axis, 1)) for axis in self.axes if axis not in but)
 
     def elements(self, sizes: Mapping[str, int]) -> Amount:
         """The values, one for each block of neighbours that are one element of the array, edges aside."""
@@ -134,6 +145,13 @@ class Transfer:
         """The values if no condition left anything out."""
         own = (ceil_div(sizes[axis], self.cells.get(axis, 1)) for axis in self.axes)
         return prod(own) * prod(pieces.count(sizes) for pieces in self.again)
+
+
+def _covered(window: Window, sizes: Mapping[str, int]) -> Amount:
+    """How many elements of an axis lie in windows along it."""
+    every = prod(sizes[axis] for axis, _ in window)
+    reach = 1 + sum(abs(step) * (sizes[axis] - 1) for axis, step in window)
+    return least(every, most(reach, 0))
 
 
 @dataclass(frozen=True)

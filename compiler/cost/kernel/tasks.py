@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from treadle.compiler.amounts import Amount
+from treadle.compiler.cost.kernel.blocks import Window
 from treadle.compiler.cost.kernel.issue import Product, issued_by_copy, issued_by_product, issued_by_reduction
 from treadle.compiler.cost.kernel.plan import Tile
 from treadle.compiler.cost.kernel.spread import Spread
@@ -32,6 +33,7 @@ class Crossing:
     leaves: bool = False
     """Whether it goes out by way of shared memory."""
     blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
+    windows: tuple[Window, ...] = ()
     """The axes along which so many neighbours are one element of the array."""
     near: tuple[str, ...] = ()
     """Its axes, the one whose neighbours lie side by side in memory first; empty where that is not known."""

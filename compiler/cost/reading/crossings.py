@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from treadle.compiler.cost.kernel.blocks import ENTRY_BYTES, blocks_of, entries_of
+from treadle.compiler.cost.kernel.blocks import ENTRY_BYTES, blocks_of, entries_of, windows_of
 from treadle.compiler.cost.kernel.boxes import comes_by_lanes, comes_in_boxes
 from treadle.compiler.cost.kernel.names import name_of
 from treadle.compiler.cost.kernel.neighbours import order_in_memory
@@ -37,6 +37,7 @@ class Crossings:
                 self._tested_by(value, stream),
                 self._in_boxes(value),
                 blocks=blocks_of(value),
+                windows=windows_of(value),
                 near=order_in_memory(value),
                 spared=self._spared_by(value, stream),
                 by_lanes=comes_by_lanes(value, value),

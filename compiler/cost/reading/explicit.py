@@ -10,7 +10,7 @@ from functools import cached_property
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
-from treadle.compiler.cost.kernel.blocks import ENTRY_BYTES, blocks_of, entries_of, may_leave
+from treadle.compiler.cost.kernel.blocks import ENTRY_BYTES, blocks_of, entries_of, may_leave, windows_of
 from treadle.compiler.cost.kernel.boxes import comes_by_lanes, comes_in_boxes
 from treadle.compiler.cost.kernel.issue import (
     issued_by_copy,
@@ -284,6 +284,7 @@ class Walk:
             is_limited=limited,
             in_boxes=in_boxes,
             blocks=blocks_of(array),
+            windows=() if saves else windows_of(array),
             near=tuple((axis, taken[axis]) for axis in order_in_memory(array)),
         )
         self.transfers.append(found)

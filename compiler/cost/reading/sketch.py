@@ -358,6 +358,7 @@ class Sketch:
             comes,
             in_boxes,
             blocks=crossing.blocks,
+            windows=crossing.windows,
             near=tuple((axis, taken[axis]) for axis in crossing.near),
         )
 

@@ -118,11 +118,13 @@ def _fetched(
 ) -> Amount:
     """Bytes from device memory. Blocks that differ in what limits depend on read all that any of them reads once, and
     each round of them that works at a time again what its first block reads beside its own. So it is, edges aside, of
-    windows, which overlap where rounds meet, and nearly so below a diagonal."""
+    windows, which overlap where rounds meet, and nearly so below a diagonal. What lies in several windows of a
+    view comes once, too: neighbours are at work at a time."""
     first = parts[0]
     around = () if first.fed is None else [pieces.axis for pieces in first.fed.around]
     whole = first.width * first.whole(sizes)
-    of_one = whole * sum(each.values(sizes) / most(each.unlimited(sizes), 1) for each in parts)
+    share = sum(each.values(sizes) / most(each.unlimited(sizes), 1) for each in parts)
+    of_one = first.width * first.seen(sizes) * share
     telling = [pieces for pieces in first.again if pieces.axis in around]
     others = [pieces for pieces in first.again if pieces.axis not in around]
     crossing = of_one * prod(pieces.count(sizes) for pieces in telling)
