@@ -55,12 +55,16 @@ def depths_in(function: func.FuncOp) -> list[Depth]:
 
 def of_unknown_sizes(function: func.FuncOp) -> list[tuple[str, ...]]:
     """The axes of products that sum over several, of none of which the size is known."""
-    found = [(op, _summed(op)) for op in function.body.block.ops]
+    found = ((op, *_summed(op)) for op in function.body.block.ops)
     return [
         tuple(axes)
-        for op, (product, axes) in found
-        if product is op and len(axes) > 1 and {sizes_of(product.lhs.type)[axis] for axis in axes} == {DYNAMIC}
+        for op, product, axes in found
+        if product is not None and product is op and len(axes) > 1 and _is_unknown(product.lhs, axes)
     ]
+
+
+def _is_unknown(factor: SSAValue, axes: Sequence[str]) -> bool:
+    return {sizes_of(factor.type)[axis] for axis in axes} == {DYNAMIC}
 
 
 def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
