@@ -14,8 +14,8 @@ from treadle.compiler.errors import Refusal
 from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, note
 from treadle.passes.axes.candidates import Candidates
-from treadle.passes.axes.merge import merge
-from treadle.passes.products.free_axes import Group, fastest_groups
+from treadle.passes.products.apart import apart_in
+from treadle.passes.products.free_axes import Merging, axes_in, fastest_merging, merge_each
 
 PASS = "diagram-merge-free-axes"
 NONE = "none"
@@ -59,9 +59,11 @@ class DiagramMergeFreeAxesPass(ModulePass):
     ```
 
     Legal where `diagram-merge-axes` is: the axes lie one within the other in every array that has one of them, and
-    every operation treats them alike: a read that leaves both as they are, too. The model times all kernels of the
-    function with them as one and apart: a tenth must be saved at the sizes that the program states, and no time lost
-    where axes known only at launch have twice as many. For what it is given with gaps between these axes must be
+    every operation treats them alike: a read that leaves both as they are, too. Where another operation does not (one
+    that sums `a` and `b` of what `s i a, s j b -> i a j b` gave), they are one in their product alone, between views,
+    so that what uses it is another kernel. The model times all kernels of the function with them as one and apart: a
+    tenth must be saved at the sizes that the program states, and no time lost where axes known only at launch have
+    twice as many. For what it is given with gaps between these axes must be
     copied at each call. (FlashAttention-3 packs grouped queries so, by hand.)"""
 
     name = PASS
@@ -73,7 +75,7 @@ class DiagramMergeFreeAxesPass(ModulePass):
         for function in functions(op):
             if kernels(function) or len(function.body.blocks) != 1:
                 continue
-            found = Candidates(function.body.block).free_groups(self.axes)
+            found = _found_in(function, self.axes)
             if self.axes:
                 done += _merge(function, found, "asked for")
             elif found:
@@ -91,15 +93,21 @@ class DiagramMergeFreeAxesPass(ModulePass):
         return "no product has it and another one of these next to each other in its result and in one operand alone"
 
 
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Group]) -> None:
-    chosen, why = fastest_groups(module, function, found, PASS)
+def _found_in(function: func.FuncOp, asked: Sequence[str]) -> list[Merging]:
+    """The axes that can be one, those of `asked` if any are."""
+    block = function.body.block
+    everywhere = Candidates(block).free_groups(asked)
+    return [*everywhere, *apart_in(block, everywhere, asked)]
+
+
+def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Merging]) -> None:
+    chosen, why = fastest_merging(module, function, found, PASS)
     if not chosen:
-        names = ", ".join(f"[{', '.join(axes)}]" for axes in found)
+        names = ", ".join(f"[{', '.join(axes_in(each))}]" for each in found)
         note(function, f"decline {PASS}", names, "a tenth must be saved", why)
-    decide(function, axes=tuple(_merge(function, chosen, why)) or (NONE,))
+    decide(function, axes=tuple(dict.fromkeys(_merge(function, chosen, why))) or (NONE,))
 
 
-def _merge(function: func.FuncOp, groups: Sequence[Group], why: str) -> list[str]:
-    for axes in groups:
-        merge(function, function.body.block, axes, PASS, why)
-    return [axis for axes in groups for axis in axes]
+def _merge(function: func.FuncOp, found: Sequence[Merging], why: str) -> list[str]:
+    merge_each(function, found, PASS, why)
+    return [axis for each in found for axis in axes_in(each)]

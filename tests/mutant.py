@@ -80,7 +80,10 @@ TRANSPOSED: dict[str, tuple[str, ...]] = {"tests/programs/channels_last.mlir": (
 """Programs whose arrays are transposed for their kernels."""
 TRANSPOSED_OPERANDS: dict[str, tuple[str, ...]] = {"tests/programs/across_the_sum.mlir": ("B", "F8")}
 """Programs whose 8-bit operands are transposed."""
-MERGED: dict[str, tuple[str, ...]] = {"tests/programs/free_axes.mlir": ("b", "t")}
+MERGED: dict[str, tuple[str, ...]] = {
+    "tests/programs/free_axes.mlir": ("b", "t"),
+    "tests/programs/outer_products.mlir": ("i", "a", "j", "b"),
+}
 """Programs of which free axes become one."""
 DEPTHS: dict[str, tuple[str, ...]] = {
     "tests/programs/weights_of_heads.mlir": ("b", "q"),
@@ -124,6 +127,7 @@ FIRST = {
     ),
     "passes/axes/joins": "tests/programs/sum_of_maxima.mlir",
     "passes/axes/merge": "tests/programs/free_axes.mlir",
+    "passes/products/apart": "tests/programs/outer_products.mlir",
     **dict.fromkeys(("dialects/diagram/read", "passes/products/depths"), "tests/programs/weights_of_heads.mlir"),
     "passes/streams/neutral": "tests/programs/safe_rows.mlir",
     "passes/expressions/infinities": "tests/programs/undefined_rows.mlir",
@@ -217,7 +221,7 @@ def survives(first: str | None) -> bool:
         for path, names in TRANSPOSED_OPERANDS.items()
     ]
     everything += [
-        (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_FREE_AXES, {"axes": axes})) for path, axes in MERGED.items()
+        (path, ({}, {axes[0]: 1}), Options(), ArgSpec(MERGE_FREE_AXES, {"axes": axes})) for path, axes in MERGED.items()
     ]
     everything += [
         (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_DEPTHS, {"axes": axes})) for path, axes in DEPTHS.items()

@@ -83,6 +83,11 @@ MUTATIONS: dict[str, Mutation] = {
         "if isinstance(op, WhereOp) and axes[0] in axes_of(op.result.type):",
         "if False:",
     ),
+    "merge-free-axes: a batch is free": (
+        "passes/products/apart",
+        "if axis in axes_of(other.type) or axis in op.over_axes:",
+        "if axis in op.over_axes:",
+    ),
     "merge-depths: the pieces of one index for all": (
         "passes/products/depths",
         "self.outer: Linear({quotient(self.whole, self.count): 1}),",

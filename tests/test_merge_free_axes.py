@@ -171,9 +171,70 @@ def test_what_is_asked_for_in_vain_is_refused(axes: tuple[str, ...], reason: str
 
 
 def test_who_keeps_them_apart_is_told() -> None:
+    """Of queries that are made in the kernel, which is no place for a view."""
     text = (EXAMPLES / "attention_gqa.mlir").read_text(encoding="utf-8")
     causal = text.replace(
         "%T = diagram.map (%s = %S", '%W = diagram.where %S if "x <= q" : !S\n  %T = diagram.map (%s = %W'
     )
+    negated = "%N = diagram.map (%p = %Q : !Q) -> !Q {\n %n = arith.negf %p : f16\n diagram.yield %n : f16\n }\n"
+    causal = causal.replace("%S = diagram.contract %Q,", f"{negated}  %S = diagram.contract %N,")
     with pytest.raises(TreadleError, match="asks for positions along 'q'"):
         run_passes(parse_module(causal), [ArgSpec(PASS, {"axes": ("g", "q")})])
+
+
+def outer(A: Any, B: Any, W: Any) -> Any:
+    """Of every pair of columns of two features, what a mean of their products becomes (AlphaFold 2, algorithm 10)."""
+    return tl.contract(tl.contract(A, B, over="s").to("f16"), W, over="a b")
+
+
+OUTER = "s i a, s j b, a b z -> i j z"
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_axes_that_a_later_product_tells_apart_are_one_in_the_first(machine: str) -> None:
+    given = [np.zeros(shape, np.float16) for shape in ((512, 256, 32), (512, 256, 32), (32, 32, 128))]
+    kernel = treadle.kernel(OUTER, machine=machine)(outer).compiled(*given)
+    assert decided(kernel) == ["[i, a] of %product as i_a", "[j, b] of %product as j_b"]
+    flat = treadle.kernel("s u, s v -> u v", machine=machine)(lambda A, B: tl.contract(A, B, over="s"))
+    plain = flat.compiled(given[0].reshape(512, 8192), given[1].reshape(512, 8192))
+    assert kernel.estimate.time_us < 2 * plain.estimate.time_us
+
+
+def made_apart(axes: str, function: Any, signature: str, machine: str, **sizes: int) -> treadle.Kernel:
+    traced = treadle.kernel(signature)(function).trace(["f16"] * (signature.count(",") + 1), sizes)
+    return treadle.compile(str(traced), machine=machine, passes=[f"{PASS}{{axes={axes}}}"])
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("sizes", [(5, 7, 16, 8), (1, 1, 1, 1), (3, 0, 8, 8), (9, 2, 3, 5)])
+def test_one_in_one_product_at_any_sizes(sizes: tuple[int, int, int, int], machine: str) -> None:
+    i, j, a, b = sizes
+    kernel = made_apart("i,a,j,b", outer, OUTER, machine, s=70, i=6, j=7, a=16, b=8, z=11)
+    A, B, W = arrays((70, i, a), (70, j, b), (a, b, 11))
+    verify(kernel, A, B, W)
+    verify(kernel, A[:, ::-1], B[:, :, ::-1], W)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_one_of_two_groups_of_a_product(machine: str) -> None:
+    kernel = made_apart("i,a", outer, OUTER, machine, s=70, i=6, j=7, a=16, b=8, z=11)
+    assert decided(kernel) == ["[i, a] of %product as i_a"]
+    verify(kernel, *arrays((70, 5, 16), (70, 7, 8), (16, 8, 11)))
+
+
+def by_rows(X: Any, W: Any) -> Any:
+    return tl.softmax(tl.contract(X, W, over="c"), over="k")
+
+
+def by_positions(X: Any, W: Any) -> Any:
+    return tl.max(tl.keep(tl.contract(X, W, over="c"), "v <= k"), over="v")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(("function", "result"), [(by_rows, "t k v"), (by_positions, "t k")])
+def test_axes_of_which_one_is_reduced_or_asked_for(function: Any, result: str, machine: str) -> None:
+    """The product is a kernel of its own then, whose rows fill their tiles."""
+    kernel = made_apart("t,k", function, f"t k c, v c -> {result}", machine, t=37, k=3, c=40, v=29)
+    assert decided(kernel) == ["[t, k] of %product as t_k"]
+    verify(kernel, *arrays((37, 3, 40), (29, 40)))
+    verify(kernel, *arrays((0, 3, 40), (29, 40)))

@@ -68,3 +68,28 @@ func.func @apart(%Q: !Q, %K: !K, %bias: !bias) -> !S attributes {sizes = #diagra
   }
   func.return %T : !S
 }
+
+!A = tensor<?x?x32xf16, #diagram.array<[s, i, a]>>
+!B = tensor<?x?x32xf16, #diagram.array<[s, j, b]>>
+!G = tensor<32x32x?xf16, #diagram.array<[a, b, z]>>
+!P = tensor<?x32x?x32xf32, #diagram.array<[i, a, j, b]>>
+!P16 = tensor<?x32x?x32xf16, #diagram.array<[i, a, j, b]>>
+!R = tensor<?x?x?xf32, #diagram.array<[i, j, z]>>
+
+// What a later product tells apart is one in the first, which is made of views, and gives one.
+// CHECK-LABEL: func.func @outer
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-free-axes", "[i, a] of %P as i_a", "a tuple of axes is an axis", "estimated
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-free-axes", "[j, b] of %P as j_b", "a tuple of axes is an axis", "estimated
+// CHECK-NEXT:  %A_flat = diagram.collapse %A [i, a] as i_a : tensor<?x?x32xf16, #diagram.array<[s, i, a]>> -> tensor<?x?xf16, #diagram.array<[s, i_a]>>
+// CHECK-NEXT:  %B_flat = diagram.collapse %B [j, b] as j_b
+// CHECK-NEXT:  [[P:%[A-Za-z_0-9]+]] = diagram.contract %A_flat, %B_flat over [s] accumulate f32 : {{.*}} -> tensor<?x?xf32, #diagram.array<[i_a, j_b]>>
+// CHECK-NEXT:  [[H:%[A-Za-z_0-9]+]] = diagram.cast [[P]]
+// CHECK-NEXT:  [[V:%[A-Za-z_0-9]+]] = diagram.expand [[H]] j_b as [j, b]
+// CHECK-NEXT:  %P16 = diagram.expand [[V]] i_a as [i, a]
+// CHECK-NEXT:  %R = diagram.contract %P16, %G over [a, b] accumulate f32
+func.func @outer(%A: !A, %B: !B, %G: !G) -> !R attributes {sizes = #diagram.sizes<s = 512, i = 256, j = 256, z = 128>} {
+  %P = diagram.contract %A, %B over [s] accumulate f32 : !A, !B -> !P
+  %P16 = diagram.cast %P : !P -> !P16
+  %R = diagram.contract %P16, %G over [a, b] accumulate f32 : !P16, !G -> !R
+  func.return %R : !R
+}

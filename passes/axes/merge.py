@@ -26,7 +26,7 @@ ALIKE = "side by side in every array that has one of them"
 
 def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str, why: str = ALIKE) -> None:
     """One axis in the place of several, in every operation of a function; its arguments and results keep theirs."""
-    whole = _name(axes, block)
+    whole = name_of(axes, block)
     terminator = block.last_op
     assert isinstance(terminator, func.ReturnOp)
     wanted = {value: value.type for value in terminator.operands if axes[0] in axes_of(value.type)}
@@ -40,7 +40,7 @@ def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str
             read_divided(op, axes, whole, sizes_of(op.result.type)[axes[1]])
         for result in op.results:
             if axes[0] in axes_of(result.type):
-                Rewriter.replace_value_with_new_type(result, _merged(result.type, axes, whole))
+                Rewriter.replace_value_with_new_type(result, merged(result.type, axes, whole))
         if isinstance(op, ContractOp | ReduceOp) and axes[0] in op.over_axes:
             op.properties["over"] = ArrayAttr(StringAttr(axis) for axis in _replaced(op.over_axes, axes, whole))
     for argument in block.args:
@@ -60,7 +60,7 @@ def _collapse(argument: SSAValue, axes: Sequence[str], whole: str, left: Sequenc
         return
     first = argument.owner.first_op if isinstance(argument.owner, Block) else None
     assert first is not None
-    op = CollapseOp(argument, axes, whole, _merged(argument.type, axes, whole))
+    op = CollapseOp(argument, axes, whole, merged(argument.type, axes, whole))
     op.location = uses[0].operation.location
     op.result.name_hint = fresh_hint(argument, f"{argument.name_hint}_flat" if argument.name_hint else None)
     Rewriter.insert_op(op, InsertPoint.before(first))
@@ -94,7 +94,8 @@ def _state_size(function: func.FuncOp, axes: Sequence[str], whole: str) -> None:
         function.attributes["sizes"] = SizesAttr({**stated.as_dict(), whole: known[whole]})
 
 
-def _merged(type: Attribute, axes: Sequence[str], whole: str) -> Attribute:
+def merged(type: Attribute, axes: Sequence[str], whole: str) -> Attribute:
+    """The type of an array that has one axis in the place of several."""
     sizes = sizes_of(type)
     lengths = [sizes[axis] for axis in axes]
     length = DYNAMIC if DYNAMIC in lengths else prod(lengths)
@@ -105,7 +106,7 @@ def _replaced(names: Iterable[str], axes: Sequence[str], whole: str) -> list[str
     return [whole if axis == axes[0] else axis for axis in names if axis not in axes[1:]]
 
 
-def _name(axes: Sequence[str], block: Block) -> str:
+def name_of(axes: Sequence[str], block: Block) -> str:
     """A name that no axis of a function has."""
     values = [*block.args, *(result for op in block.ops for result in op.results)]
     taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
@@ -113,4 +114,4 @@ def _name(axes: Sequence[str], block: Block) -> str:
     return next(name for name in (base + "_" * more for more in count()) if name not in taken)
 
 
-__all__ = ["merge"]
+__all__ = ["LAW", "merge", "merged", "name_of"]

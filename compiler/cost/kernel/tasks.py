@@ -33,8 +33,9 @@ class Crossing:
     leaves: bool = False
     """Whether it goes out by way of shared memory."""
     blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
-    windows: tuple[Window, ...] = ()
     """The axes along which so many neighbours are one element of the array."""
+    windows: tuple[Window, ...] = ()
+    """The axes that step along one axis of the array together."""
     near: tuple[str, ...] = ()
     """Its axes, the one whose neighbours lie side by side in memory first; empty where that is not known."""
     spared: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)

@@ -1,0 +1,115 @@
+"""Free axes of one product as one, though other operations tell them apart: it is given views in which each of its
+matrices has its rows along one axis, and what it makes is a view again, between kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from xdsl.dialects import func
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects.diagram import CastOp, CollapseOp, ContractOp, ExpandOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.passes._functions import fresh_hint, label, note
+from treadle.passes.axes.merge import LAW, merged, name_of
+
+Group = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A product, and its free axes that are to be one, group by group."""
+
+    product: SSAValue
+    groups: tuple[Group, ...]
+
+    @property
+    def axes(self) -> Group:
+        """All of them."""
+        return tuple(axis for group in self.groups for axis in group)
+
+
+def apart_in(block: Block, besides: Iterable[Group] = (), among: Sequence[str] = ()) -> list[Apart]:
+    """The products of a function with free axes side by side, but for those that are one everywhere, and only those
+    `among`, if any are."""
+    elsewhere = {axis for group in besides for axis in group}
+    found = list[Apart]()
+    for op in block.ops:
+        if not isinstance(op, ContractOp) or op.init is not None:
+            continue
+        free = [each for side in (0, 1) for each in _free_groups(op, side) if elsewhere.isdisjoint(each)]
+        if groups := [each for each in free if not among or {*each} <= {*among}]:
+            found.append(Apart(op.result, tuple(groups)))
+    return found
+
+
+def _converted(op: Operation) -> list[Operation]:
+    """An operation, and the conversions that alone use it, in their order."""
+    users = [use.operation for use in op.results[0].uses]
+    return [op, *(_converted(users[0]) if len(users) == 1 and isinstance(users[0], CastOp) else ())]
+
+
+def _free_groups(op: ContractOp, side: int) -> list[Group]:
+    """Axes that one factor has side by side, the other one lacks, and the product has in that order."""
+    factor, other = op.operands[side], op.operands[1 - side]
+    if not isinstance(factor.owner, Block | ContractOp | ReduceOp | CollapseOp | ExpandOp):
+        return []  # a view of what a kernel makes would keep apart what makes it
+    after = dict(pairwise(axes_of(op.result.type)))
+    groups: list[list[str]] = []
+    for axis in axes_of(factor.type):
+        if axis in axes_of(other.type) or axis in op.over_axes:
+            groups.append([])
+        elif groups and groups[-1] and after.get(groups[-1][-1]) == axis:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    sizes = sizes_of(factor.type)
+    return [tuple(each) for each in groups if len([axis for axis in each if sizes[axis] != 1]) > 1]
+
+
+def merge_apart(function: func.FuncOp, found: Apart, product: SSAValue, rewrite: str, why: str = "") -> None:
+    """One axis in the place of each group of the free axes of `product`, in it and nowhere else."""
+    op = product.owner
+    assert isinstance(op, ContractOp)
+    for axes in found.groups:
+        whole = name_of(axes, function.body.block)
+        for index, factor in enumerate((op.lhs, op.rhs)):
+            if axes[0] in axes_of(factor.type):
+                op.operands[index] = _collapsed(op, factor, axes, whole)
+        subject = f"[{', '.join(axes)}] of {label(op.result)} as {whole}"
+        _expand(op, axes, whole)
+        note(function, rewrite, subject, LAW, why)
+
+
+def _collapsed(op: ContractOp, factor: SSAValue, axes: Group, whole: str) -> SSAValue:
+    view = CollapseOp(factor, axes, whole, merged(factor.type, axes, whole))
+    view.location = op.location
+    view.result.name_hint = _flat(factor)
+    Rewriter.insert_op(view, InsertPoint.before(op))
+    return view.result
+
+
+def _expand(op: ContractOp, axes: Group, whole: str) -> None:
+    """Let what uses a product, as it is or converted, have its axes as they were."""
+    chain = _converted(op)
+    last = chain[-1].results[0]
+    type, uses = last.type, list(last.uses)
+    for each in chain:
+        Rewriter.replace_value_with_new_type(each.results[0], merged(each.results[0].type, axes, whole))
+    last = chain[-1].results[0]
+    view = ExpandOp(last, whole, axes, type)
+    view.location = op.location
+    Rewriter.insert_op(view, InsertPoint.after(chain[-1]))
+    for use in uses:
+        use.operation.operands[use.index] = view.result
+    view.result.name_hint, last.name_hint = last.name_hint, _flat(last)
+
+
+def _flat(value: SSAValue) -> str | None:
+    return fresh_hint(value, f"{value.name_hint}_flat") if value.name_hint else None
+
+
+__all__ = ["Apart", "apart_in", "merge_apart"]
