@@ -425,33 +425,6 @@ def test_what_leaves_its_format_has_no_bound():
     assert result.error[3:].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    "of",
-    ["diagram.reduce add %S over [b] : !A -> !a", "diagram.contract %A, %A over [b] accumulate f32 : !A, !A -> !a"],
-)
-def test_sums_of_zeros_are_exact(of: str):
-    """So a root of one has a bound: the norm of a row of nothing."""
-    A = np.random.default_rng(0).standard_normal((4, 50)).astype(F32)
-    A[[1, 3]] = 0
-    body = f"""
-    func.func @norms(%A: !A) -> !a {{
-      %S = diagram.map (%x = %A : !A) -> !A {{
-        %y = arith.mulf %x, %x : f32
-        diagram.yield %y : f32
-      }}
-      %q = {of}
-      %r = diagram.map (%x = %q : !a) -> !a {{
-        %y = math.sqrt %x : f32
-        diagram.yield %y : f32
-      }}
-      func.return %r : !a
-    }}"""
-    result = bounded(body, A)
-    assert np.array_equal(result.error[[1, 3]], [0, 0])
-    assert (result.error[[0, 2]] > 0).all()
-    assert_holds(result, np.sqrt((A * A).sum(1)))
-
-
 def test_arguments_are_exact():
     result = bounded("func.func @f(%a: !a) -> !a { func.return %a : !a }", np.ones(3))
     assert (result.error == 0).all()

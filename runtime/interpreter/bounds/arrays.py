@@ -39,12 +39,6 @@ def _largest_partial(reach: FloatArray, value: AnyArray, error: FloatArray) -> F
     return np.minimum(reach, (reach + finite_size(value) + error) / 2)
 
 
-def _lost(reach: FloatArray, count: int, format: str) -> FloatArray:
-    """What as many elements lose below the smallest number; nothing where all are zeros, or absent, whatever their
-    order."""
-    return np.where(reach == 0, 0.0, count * SMALLEST.get(format, 0.0))
-
-
 def _unit_of_product(op: diagram.ContractOp) -> float:
     """Rounding of one step of a sum of products."""
     accumulate, operand = str(op.accumulate), str(format_of(op.lhs.type))
@@ -93,7 +87,7 @@ def contract_error(
             pairs = ((size_a, error_b), (error_a, size_b), (error_a, error_b))
             error = np.sqrt(sum(contract(one, other, op.over_axes, axes) for one, other in pairs))
         steps = _gamma_of_product(op, length, coarse, likely)
-        error = error + steps * partial + _lost(reach, length, accumulate)
+        error = error + steps * partial + length * SMALLEST.get(accumulate, 0.0)
         error = np.where(unknown | (partial > LARGEST.get(accumulate, np.inf)), np.inf, error)
         if op.accumulate == format_of(op.result.type):
             return settled(value, error)
@@ -151,8 +145,8 @@ def reduce_error(
     with np.errstate(all="ignore"):
         match kind:
             case "add":
-                bound, total = np.sum(reach - size, axis=dimensions), np.sum(reach, axis=dimensions)
-                most = _largest_partial(total, value, bound)
+                bound = np.sum(reach - size, axis=dimensions)
+                most = _largest_partial(np.sum(reach, axis=dimensions), value, bound)
                 if likely:
                     bound, gamma = np.sqrt(np.sum(np.square(error), axis=dimensions)), reduce_gamma(count, format, True)
             case "mul":
@@ -162,7 +156,7 @@ def reduce_error(
         bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
         if not is_float(format):  # integers wrap, in any order to the same
             bound = np.where(np.max(error, axis=dimensions, initial=0.0) == 0, 0.0, bound)
-        return settled(value, bound + _lost(total, count, str(format)))
+        return settled(value, bound + count * SMALLEST.get(str(format), 0.0))
 
 
 def _product_error(data: Numbers, dimensions: tuple[int, ...], format: Attribute, gamma: float) -> FloatArray:

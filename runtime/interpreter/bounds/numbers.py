@@ -38,7 +38,7 @@ def settled(value: AnyArray, error: FloatArray) -> FloatArray:
 
 
 def rounding(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArray:
-    """What rounding a value to a format adds to its bound: infinite where it may leave the range, nothing to a zero."""
+    """What rounding a value to a format adds to its bound; infinite where it may leave the range."""
     if not is_float(format):
         return np.zeros(())
     name = str(format)
@@ -47,10 +47,8 @@ def rounding(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArra
         # A value is rounded to 8 bits once, whatever is reassociated: SLACK must not count that again, but for what
         # products of two such roundings leave.
         once = (1 + 2 * UNIT[name]) / SLACK
-        return np.where(
-            np.isnan(value) | (size == 0), 0.0, once * (UNIT[name] * np.minimum(size, largest) + SMALLEST[name])
-        )
-    added = np.where(size == 0, 0.0, UNIT[name] * size + SMALLEST[name])
+        return np.where(np.isnan(value), 0.0, once * (UNIT[name] * np.minimum(size, largest) + SMALLEST[name]))
+    added = UNIT[name] * size + SMALLEST[name]
     added = np.where(size > largest, np.inf, added)
     return np.where(np.isfinite(value), added, 0.0)
 
