@@ -205,6 +205,12 @@ def test_without_pieces_there_is_nothing_to_merge() -> None:
         run_passes(module, [ArgSpec("set-machine", {"name": ("h100",)}), ArgSpec(PASS, {"axes": ("b", "k")})])
 
 
+def test_more_pieces_than_an_axis_may_have_are_no_depth() -> None:
+    module = parse_module(text(1024).replace("<?x?x1024x", f"<{2**28}x?x1024x").replace("<?x1024x", f"<{2**28}x1024x"))
+    run_passes(module, [ArgSpec("set-machine", {"name": ("h100",)}), ArgSpec(PASS, {})])
+    assert "diagram.read" not in str(module)
+
+
 def test_the_interpreter_computes_the_same() -> None:
     A, B = arrays((3, 5, 192), (3, 192, 7))
     module = parse_module(text(192))

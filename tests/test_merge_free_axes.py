@@ -238,3 +238,24 @@ def test_axes_of_which_one_is_reduced_or_asked_for(function: Any, result: str, m
     assert decided(kernel) == ["[t, k] of %product as t_k"]
     verify(kernel, *arrays((37, 3, 40), (29, 40)))
     verify(kernel, *arrays((0, 3, 40), (29, 40)))
+
+
+def test_more_than_an_axis_may_have_are_not_one() -> None:
+    module = parse_module(HUGE)
+    run_passes(module, [ArgSpec("set-machine", {"name": ("h100",)}), ArgSpec(PASS, {})])
+    assert "diagram.collapse" not in str(module)
+    with pytest.raises(TreadleError, match="'i' does not become one with another one"):
+        run_passes(parse_module(HUGE), [ArgSpec(PASS, {"axes": ("i", "a")})])
+
+
+HUGE = """
+!A = tensor<2x65536x65536xf16, #diagram.array<[s, i, a]>>
+!B = tensor<2x4xf16, #diagram.array<[s, j]>>
+!P = tensor<65536x65536x4xf32, #diagram.array<[i, a, j]>>
+!m = tensor<65536x4xf32, #diagram.array<[i, j]>>
+func.func @huge(%A: !A, %B: !B) -> !m {
+  %P = diagram.contract %A, %B over [s] accumulate f32 : !A, !B -> !P
+  %m = diagram.reduce max %P over [a] : !P -> !m
+  func.return %m : !m
+}
+"""

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CastOp, CollapseOp, ContractOp, ExpandOp, ReduceOp
-from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
 from treadle.passes._functions import fresh_hint, label, note
 from treadle.passes.axes.merge import LAW, merged, name_of
 
@@ -67,7 +68,13 @@ def _free_groups(op: ContractOp, side: int) -> list[Group]:
         else:
             groups.append([axis])
     sizes = sizes_of(factor.type)
-    return [tuple(each) for each in groups if len([axis for axis in each if sizes[axis] != 1]) > 1]
+    return [tuple(each) for each in groups if _may_be_one([sizes[axis] for axis in each])]
+
+
+def _may_be_one(sizes: Sequence[int]) -> bool:
+    """Whether several axes of these sizes, beside those of one element, have no more elements than one may."""
+    several = len([size for size in sizes if size != 1]) > 1
+    return several and (DYNAMIC in sizes or prod(sizes) <= LARGEST_SIZE)
 
 
 def merge_apart(function: func.FuncOp, found: Apart, product: SSAValue, rewrite: str, why: str = "") -> None:

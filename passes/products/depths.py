@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp
-from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import Linear, quotient, remainder, spelled
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.dialects.diagram.read import with_fitting
@@ -80,6 +80,8 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
     outer = max((axis for axis in both if axis != inner), key=lambda axis: _length(axis, sizes, likely))
     if pieces[inner] == sizes[inner] and product is op:
         return None  # a group holds it whole as it is
+    if sizes[outer] * (sizes[inner] // pieces[inner]) > LARGEST_SIZE:
+        return None
     return Depth(op.results[0], outer, inner, pieces[inner])
 
 
