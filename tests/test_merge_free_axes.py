@@ -83,6 +83,18 @@ def test_queries_that_share_a_head_are_rows_of_one_tile(machine: str) -> None:
     verify(kernel, *arrays((1, 2, 5, 1, 64), (1, 2, 77, 64), (1, 2, 77, 64)))
 
 
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("result", ["a n b", "n b a", "n a b"])
+def test_a_result_may_have_other_axes_between_or_another_order(result: str, machine: str) -> None:
+    """A conversion may say so: what it makes is no view of rows together."""
+    kernel = treadle.kernel(f"k a b, n k -> {result}", machine=machine)(lambda X, W: tl.contract(X, W, over="k"))
+    chosen = kernel.compiled(*arrays((1024, 64, 64), (4096, 1024)))
+    assert result == "n a b" or decided(chosen) == []
+    X, W = arrays((64, 5, 3), (7, 64))
+    expected = np.einsum(f"kab,nk->{result.replace(' ', '')}", X.astype(float), W.astype(float))
+    np.testing.assert_allclose(kernel(X, W), expected, rtol=1e-2, atol=1e-2)
+
+
 def test_rows_with_gaps_are_right() -> None:
     """Every other token: no view has both axes as one."""
     X, W = arrays((8, 6, 512), (512, 768))

@@ -54,16 +54,18 @@ def _converted(op: Operation) -> list[Operation]:
 
 
 def _free_groups(op: ContractOp, side: int) -> list[Group]:
-    """Axes that one factor has side by side, the other one lacks, and the product has in that order."""
+    """Axes that one factor has side by side, the other one lacks, and the product has in that order, as it is and
+    converted."""
     factor, other = op.operands[side], op.operands[1 - side]
     if not isinstance(factor.owner, Block | ContractOp | ReduceOp | CollapseOp | ExpandOp):
         return []  # a view of what a kernel makes would keep apart what makes it
-    after = dict(pairwise(axes_of(op.result.type)))
+    made = [set(pairwise(axes_of(each.results[0].type))) for each in _converted(op)]
+    beside = set[tuple[str, str]].intersection(*made)
     groups: list[list[str]] = []
     for axis in axes_of(factor.type):
         if axis in axes_of(other.type) or axis in op.over_axes:
             groups.append([])
-        elif groups and groups[-1] and after.get(groups[-1][-1]) == axis:
+        elif groups and groups[-1] and (groups[-1][-1], axis) in beside:
             groups[-1].append(axis)
         else:
             groups.append([axis])
