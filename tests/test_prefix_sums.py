@@ -246,6 +246,18 @@ def test_cumulative_sums_of_the_language(axes: str):
     np.testing.assert_allclose(kernel(given), given.cumsum(along), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_elements_of_16_bits_are_read_where_they_lie(machine: str):
+    """No kernel only converts them, for another one to read twice as many bytes."""
+    kernel = treadle.kernel("h x -> h x", machine=machine, result="f32")(summed)
+    sizes = {"h": 8, "x": 16384}
+    half, whole = (treadle.compile(kernel.trace([each], sizes), machine=machine) for each in ("f16", "f32"))
+    assert half.estimate.kernels == whole.estimate.kernels
+    assert half.estimate.device_bytes < whole.estimate.device_bytes
+    given = np.random.default_rng(0).standard_normal((3, 75)).astype(np.float16)
+    np.testing.assert_allclose(half.run(given), given.astype(float).cumsum(1), rtol=0, atol=1e-5)
+
+
 def test_cumulative_sums_of_integers():
     kernel = treadle.kernel("x -> x")(summed)
     given = np.arange(-5, 30, dtype=np.int32)

@@ -210,10 +210,10 @@ class Array:
         axis, *others = (_known(self, each) for each in names_of(over))
         if others:
             raise TreadleError(f"a cumulative sum is along one axis, not '{' '.join((axis, *others))}'")
-        given, graph = self if self.format == "i32" else self.to("f32"), self.graph
+        kept, graph = "i32" if self.format == "i32" else "f32", self.graph
         summed = graph.fresh_axis(axis)
         axes = [summed if each == axis else each for each in self.axes]
-        elements = graph.read(given.value, axes, axes, padded=False)
+        elements = Array(graph, graph.read(self.value, axes, axes, padded=False)).to(kept).value
         one = graph.fill(1 if self.format == "i32" else 1.0, [axis, summed])
         until = graph.keep(one, f"{summed} <= {axis}", {})
         return Array(graph, graph.contract(until, elements, [summed], axes=self.axes))
