@@ -241,3 +241,29 @@ def test_what_is_told_is_checked(text: str, reason: str) -> None:
 def test_what_is_asked_for_in_vain_is_refused(text: str, axes: tuple[str, ...], reason: str) -> None:
     with pytest.raises(TreadleError, match=reason):
         run_passes(parse_module(text), [ArgSpec(PASS, {"axes": axes})])
+
+
+def test_what_is_kept_in_8_bits_is_rounded_as_before() -> None:
+    """A maximum of positions tells which elements there are, and moves no rounding."""
+    module = parse_module(SMALL_NUMBERS)
+    told = module.clone()
+    run_passes(told, [ArgSpec(PASS, {"axes": ("x",)})])
+    random = np.random.default_rng(0)
+    given = [random.standard_normal((5, 30)), random.integers(0, 6, 30), random.standard_normal((30, 3))]
+    wanted, got = (run_function(each, given).results[0] for each in (module, told))
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
+
+
+SMALL_NUMBERS = """
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!S8 = tensor<?x?xf8E5M2, #diagram.array<[q, x]>>
+!V = tensor<?x3xf8E5M2, #diagram.array<[x, e]>>
+!len = tensor<?xi32, #diagram.array<[x]>>
+!O = tensor<?x3xf32, #diagram.array<[q, e]>>
+func.func @f(%S: !S, %len: !len, %V: !V) -> !O {
+  %W = diagram.where %S if "q < len[x]" with (len = %len : !len) : !S
+  %W8 = diagram.cast %W : !S -> !S8
+  %O = diagram.contract %W8, %V over [x] accumulate f32 : !S8, !V -> !O
+  func.return %O : !O
+}
+"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ReduceOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.hierarchy import StreamOp
@@ -21,7 +21,8 @@ def is_rounded(op: CastOp) -> bool:
 
 
 def _depends_on_reduction(op: CastOp) -> bool:
-    """Whether what is cast depends on a reduction over one of its own axes."""
+    """Whether what is cast depends on a reduction over one of its own axes. Which elements there are, or which are
+    read, may depend on any: rounding stays with the element."""
     axes = set(axes_of(op.result.type))
     seen: set[SSAValue] = set()
     stack = [op.operand]
@@ -36,5 +37,5 @@ def _depends_on_reduction(op: CastOp) -> bool:
         if isinstance(value.owner, Operation):
             if isinstance(owner, ApplyOp | ContractOp | ReduceOp) and set(owner.over_axes) & axes:
                 return True
-            stack.extend(value.owner.operands)
+            stack += [owner.operand] if isinstance(owner, ReadOp | WhereOp) else value.owner.operands
     return False
