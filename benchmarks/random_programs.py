@@ -1,7 +1,9 @@
 """Ten thousand random programs through every prefix of the pipeline, each run at every level after every pass that
-changed it (tests/random_prefixes.py). Failures are made small and kept as files.
+changed it (tests/random_prefixes.py); or programs of products (tests/random_products.py), whose kernels run as they are
+at last. Failures are made small and kept as files.
 
-python benchmarks/random_programs.py [--first N] [--count N] [--workers N] [--failures FOLDER] [--resume RECORD]
+python benchmarks/random_programs.py [--kind any|products] [--first N] [--count N] [--workers N] [--failures FOLDER]
+    [--resume RECORD]
 """
 
 from __future__ import annotations
@@ -29,21 +31,21 @@ BLOCK = 50
 """Seeds a process: long enough for what it imports, short enough for the kernels that it loads."""
 
 
-def block(first: int, count: int, caches: SimpleQueue[Path]) -> dict[str, Any]:
+def block(first: int, count: int, kind: str, caches: SimpleQueue[Path]) -> dict[str, Any]:
     """What became of the programs of some seeds, compiled into a cache that nobody else uses meanwhile."""
     cache = caches.get()
     try:
         clear(cache)
-        return outcome_of(first, count, cache)
+        return outcome_of(first, count, kind, cache)
     finally:
         caches.put(cache)
 
 
-def outcome_of(first: int, count: int, cache: Path) -> dict[str, Any]:
+def outcome_of(first: int, count: int, kind: str, cache: Path) -> dict[str, Any]:
     """A process that dies is a failure of its own."""
     environment = {**os.environ, "TREADLE_CACHE": str(cache), "TREADLE_CACHE_LIMIT": str(2**27)}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
-    command = [sys.executable, str(ROOT / "tests" / "random_prefixes.py"), str(first), str(count)]
+    command = [sys.executable, str(ROOT / "tests" / "random_prefixes.py"), str(first), str(count), kind]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     try:
         return json.loads(done.stdout)
@@ -73,6 +75,7 @@ class Record:
 
     first: int
     seeds: int
+    kind: str = "any"
     tried: int = 0
     commits: list[str] = field(default_factory=list[str])
     failed: list[int] = field(default_factory=list[int])
@@ -85,11 +88,13 @@ class Record:
         data = json.loads(file.read_text(encoding="utf-8"))
         ran = Counter[str](data["ran"])
         names = ("first", "seeds", "tried", "failed", "seconds", "worked")
-        return cls(**{name: data[name] for name in names}, commits=data.get("commits", []), ran=ran)
+        more = {"kind": data.get("kind", "any"), "commits": data.get("commits", [])}
+        return cls(**{name: data[name] for name in names}, **more, ran=ran)
 
     def keep(self, since: float) -> Path:
         now = commit()
         data = {
+            "kind": self.kind,
             "first": self.first,
             "seeds": self.seeds,
             "tried": self.tried,
@@ -99,7 +104,7 @@ class Record:
             "worked": round(self.worked + sum(os.times()[2:4])),
             "ran": dict(sorted(self.ran.items())),
         }
-        return results.write("random-programs", data)
+        return results.write("random-programs" if self.kind == "any" else f"random-{self.kind}", data)
 
 
 def commit() -> str:
@@ -119,6 +124,7 @@ def git(*arguments: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kind", choices=["any", "products"], default="any", help="what the programs are made of")
     parser.add_argument("--first", type=int, default=24, help="the first seed (24: those before are the daily sample)")
     parser.add_argument("--count", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--workers", type=int, default=2)
@@ -127,14 +133,14 @@ def main() -> int:
         "--resume", type=Path, metavar="RECORD", help="the record of a run to go on with, seeds and all"
     )
     given = parser.parse_args()
-    known = Record.kept(given.resume) if given.resume else Record(given.first, given.count)
+    known = Record.kept(given.resume) if given.resume else Record(given.first, given.count, given.kind)
     start, end = perf_counter(), known.first + known.seeds
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.workers) as pool:
         caches: SimpleQueue[Path] = SimpleQueue()
         for worker in range(given.workers):
             caches.put(Path(folder) / str(worker))
         starts = range(known.first + known.tried, end, BLOCK)
-        blocks = [pool.submit(block, first, min(BLOCK, end - first), caches) for first in starts]
+        blocks = [pool.submit(block, first, min(BLOCK, end - first), known.kind, caches) for first in starts]
         for done, (first, future) in enumerate(zip(starts, blocks, strict=True), 1):
             outcome = future.result()
             known.tried = min(first + BLOCK, end) - known.first

@@ -2,8 +2,9 @@
 while it is a diagram or a hierarchy, its printed CUDA C in the emulator from then on) and is compared with what it
 computed before any.
 
-Everything that is decided for a program follows from its seed: the machine, sizes, how small pieces are, whether
-kernels are shared or split. So `python tests/random_prefixes.py SEED` shows a failure again, and makes it small;
+Everything that is decided for a program follows from its seed: the machine, sizes, how arguments lie in memory, how
+small pieces are, which axes are made one, whether kernels are shared or split. So `python tests/random_prefixes.py
+SEED` shows a failure again, and makes it small (`SEED COUNT products` one of `random_products.py`);
 `benchmarks/random_programs.py` does so for ten thousand of them."""
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy as np
+from random_held_rows import in_other_order
+from random_products import random_products
 from shrinking import shrunk
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from random_diagrams import SYMBOLIC, random_program
@@ -32,6 +36,11 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr, derivation_of
+from treadle.passes._functions import functions
+from treadle.passes.axes.candidates import Candidates
+from treadle.passes.conditions.sought import sought_along
+from treadle.passes.products.apart import apart_in
+from treadle.passes.products.depths import depths_in
 from treadle.runtime.inputs import Input, axis_sizes, make_inputs
 from treadle.runtime.interpreter import Bounded, entry_function, run_function, run_with_bounds
 from treadle.runtime.verify import compare
@@ -42,8 +51,8 @@ MOST_PIECES = 4
 FLOAT64 = 2.0**-24
 """How much smaller than those of the formats the roundings of the interpreter are: it computes in float64 (2^-53), and
 no format of a program is finer than f32 (2^-24)."""
-FINENESS = {"diagram-expand-approximations": 1.0, "diagram-exp-to-exp2": 1.0}
-"""They write constants in f32."""
+COARSE = ("diagram-expand-approximations", "diagram-exp-to-exp2")
+"""They write constants in f32, which passes after them take."""
 CONSTANTS = "exp(a) exp(b) = exp(a + b)"
 """By this law `diagram-hoist-factors` writes logarithms of factors in f32."""
 COLLECTED = 8
@@ -53,6 +62,22 @@ LEFT_OUT = "diagram-hoist-factors"
 CHOICE = "hierarchy-choose-sizes"
 LOWERING = "convert-hierarchy-to-cuda"
 COALESCING = "coalescing"
+
+
+Axes = tuple[str, ...]
+
+
+def _free_axes(function: FuncOp) -> list[Axes]:
+    everywhere = Candidates(function.body.block).free_groups()
+    return [*everywhere, *(each.axes for each in apart_in(function.body.block, everywhere))]
+
+
+TO_BE_ONE: dict[str, Callable[[FuncOp], Sequence[Axes]]] = {
+    "diagram-merge-depths": lambda function: [depth.axes for depth in depths_in(function)],
+    "diagram-merge-free-axes": _free_axes,
+    "diagram-find-ranges": lambda function: [(axis,) for axis in sought_along(function.body.block)],
+}
+"""What may be asked for by axes, of passes that else decide by time."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +100,25 @@ class Refused(Exception):
     """A pass says that it cannot do this program."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of random programs, and what is done with them."""
+
+    make: Callable[[int], str | None] = random_program
+    most: int = MOST_ELEMENTS
+    """Of all axes together."""
+    machines: Sequence[str] = ("a100", "a100", "h100")
+    pieces: Sequence[int] = (16,)
+    """What groups take, and streams are fed, where that is asked for."""
+    emulates_each: bool = True
+    """Whether kernels run after each pass that changed them, not only as they are at last."""
+
+
+ANY = Kind()
+PRODUCTS = Kind(random_products, MOST_ELEMENTS, ("a100", "h100"), (16, 64), emulates_each=False)
+KINDS = {"any": ANY, "products": PRODUCTS}
+
+
 @dataclass
 class Journey:
     """One program on its way down."""
@@ -83,8 +127,10 @@ class Journey:
     seed: int
     tally: Counter[str] = field(default_factory=Counter[str])
     """Runs after each pass, refusals by pass, results that could not be verified."""
+    kind: Kind = field(default_factory=lambda: ANY)
     prefix: str = "parsing"
     refusal: str = ""
+    fineness: float = FLOAT64
 
     def trouble(self) -> Trouble | None:
         try:
@@ -107,7 +153,7 @@ class Journey:
         self.function = entry_function(self.algorithm)
         self.sizes = self._sizes()
         whole = axis_sizes(self.function, self.sizes)
-        self.inputs = make_inputs(self.function, whole, self.seed)
+        self.inputs = self._laid_out(make_inputs(self.function, whole, self.seed))
         self.prefix = "nothing"
         with np.errstate(all="ignore"):
             self.wanted = run_with_bounds(self.algorithm, self.inputs, sizes=self.sizes)
@@ -125,7 +171,14 @@ class Journey:
             before, now = now, written(module)
             if now == before or spec.name in ("set-machine", CHOICE, COALESCING):
                 continue
-            self._emulate(module.clone()) if lowered else self._interpret(module, FINENESS.get(spec.name, FLOAT64))
+            self.fineness = 1.0 if spec.name in COARSE else self.fineness
+            if not lowered:
+                self._interpret(module, self.fineness)
+            elif self.kind.emulates_each:
+                self._emulate(module.clone())
+        if not self.kind.emulates_each:
+            self.prefix = "everything"
+            self._emulate(module)
         self.tally["whole"] += 1
 
     # -- decisions ---------------------------------------------------------------------------------
@@ -134,16 +187,23 @@ class Journey:
         dice, axes = self.dice("sizes"), Road(self.algorithm, self.algorithm, "").symbolic
         static = prod(size for size in axis_sizes(self.function, dict.fromkeys(axes, 1)).values())
         chosen = {axis: dice.choice(SYMBOLIC) for axis in axes}
-        while static * prod(chosen.values()) > MOST_ELEMENTS and any(size > 3 for size in chosen.values()):
+        while static * prod(chosen.values()) > self.kind.most and any(size > 3 for size in chosen.values()):
             largest = max(chosen, key=lambda axis: chosen[axis])
             chosen[largest] = dice.choice([size for size in SYMBOLIC if size < chosen[largest]])
         if chosen and dice.random() < 0.06:
             chosen[dice.choice(list(chosen))] = 0
         return fitting(self.function, chosen)
 
+    def _laid_out(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        """Now and then with gaps, backwards, in another order, unaligned or with one row for all."""
+        if self.dice("layout").random() >= 0.3:
+            return tuple(inputs)
+        numbers = np.random.default_rng(self.seed)
+        return tuple(in_other_order(given, numbers) if isinstance(given, np.ndarray) else given for given in inputs)
+
     def _options(self) -> Options:
         dice = self.dice("options")
-        return Options(machine=dice.choice(["a100", "a100", "h100"]), fusion=dice.random() < 0.85)
+        return Options(machine=dice.choice(self.kind.machines), fusion=dice.random() < 0.85)
 
     def _step(self, spec: ArgSpec, module: ModuleOp) -> ModuleOp:
         """One pass; where a choice of ours is refused, as the pipeline asks for it."""
@@ -172,6 +232,11 @@ class Journey:
         dice = self.dice(name)
         if name == "hierarchy-split-streams" and dice.random() < 0.2:
             return [dice.choice([{"parts": (2,)}, {"parts": (3,)}, {"length": (3,)}, {"length": (17,)}])]
+        if name in TO_BE_ONE and dice.random() < 0.5:
+            found = [axes for function in functions(module) for axes in TO_BE_ONE[name](function)]
+            dice.shuffle(found)
+            several = {"axes": tuple(dict.fromkeys(axis for axes in found for axis in axes))}
+            return [*([several] if found and dice.random() < 0.3 else []), *({"axes": axes} for axes in found)]
         if name == "hierarchy-subloop" and dice.random() < 0.3:
             over = {axis for op in module.walk() if isinstance(op, ContractOp) for axis in op.over_axes}
             return [{"axis": (axis,)} for axis in sorted(over)]
@@ -184,8 +249,9 @@ class Journey:
         schedules = [op.schedule for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]
         streamed = {axis for schedule in schedules for axis in schedule.stream.as_dict()}
         grouped = {axis for schedule in schedules for axis in schedule.group.as_dict()} - streamed
-        stream = ",".join(f"{axis}=16" for axis in sorted(streamed))
-        group = ",".join(f"{axis}=16" for axis in sorted(grouped))
+        size = dice.choice(self.kind.pieces)
+        stream = ",".join(f"{axis}={size}" for axis in sorted(streamed))
+        group = ",".join(f"{axis}={size}" for axis in sorted(grouped))
         asked = [{"stream": (stream,)}] if stream else []
         return [{"stream": (stream,), "group": (group,)}, *asked] if stream and group else asked
 
@@ -276,36 +342,36 @@ def written(module: ModuleOp) -> list[Any]:
     return said
 
 
-def trouble_of(text: str, seed: int, tally: Counter[str] | None = None) -> Trouble | None:
+def trouble_of(text: str, seed: int, tally: Counter[str] | None = None, kind: Kind = ANY) -> Trouble | None:
     """What goes wrong with a program under the decisions of a seed, if anything does."""
-    return Journey(text, seed, Counter() if tally is None else tally).trouble()
+    return Journey(text, seed, Counter() if tally is None else tally, kind).trouble()
 
 
-def check(seed: int, tally: Counter[str]) -> dict[str, Any] | None:
+def check(seed: int, tally: Counter[str], kind: Kind = ANY) -> dict[str, Any] | None:
     """What is wrong with the program of a seed, and a small program of which the same is true; None if all is well."""
-    text = random_program(seed)
+    text = kind.make(seed)
     if text is None:
         return None
     tally["programs"] += 1
-    trouble = trouble_of(text, seed, tally)
+    trouble = trouble_of(text, seed, tally, kind)
     if trouble is None:
         return None
 
     def fails(smaller: str) -> bool:
-        other = trouble_of(smaller, seed)
+        other = trouble_of(smaller, seed, None, kind)
         return other is not None and (other.prefix, other.kind) == (trouble.prefix, trouble.kind)
 
     return {"seed": seed, "trouble": str(trouble), "small": shrunk(text, fails)}
 
 
-def main(first: int, count: int) -> int:
+def main(first: int, count: int = 1, kind: str = "any") -> int:
     """Prints as JSON how often each pass ran a program of `count` seeds, and what failed."""
     tally: Counter[str] = Counter()
     failed: list[dict[str, Any]] = []
     gc.freeze()
     gc.disable()  # it would walk all operations again and again
     for seed in range(first, first + count):
-        if (found := check(seed, tally)) is not None:
+        if (found := check(seed, tally, KINDS[kind])) is not None:
             failed.append(found)
         if seed % COLLECTED == 0:
             gc.collect()
@@ -314,4 +380,5 @@ def main(first: int, count: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1))
+    first, count, kind = [*sys.argv[1:], *["0", "1", "any"][len(sys.argv) - 1 :]]
+    sys.exit(main(int(first), int(count), kind))

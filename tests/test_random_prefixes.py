@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from random_prefixes import check
+from random_prefixes import PRODUCTS, check
+from random_products import random_products
 
 from random_diagrams import random_program
 
@@ -15,6 +16,13 @@ from random_diagrams import random_program
 @pytest.mark.parametrize("seed", range(24))
 def test_a_random_program(seed: int) -> None:
     if (found := check(seed, Counter())) is not None:
+        pytest.fail(f"seed {seed}, {found['trouble']}\n{found['small']}")
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("seed", range(40))
+def test_random_products(seed: int) -> None:
+    if (found := check(seed, Counter(), PRODUCTS)) is not None:
         pytest.fail(f"seed {seed}, {found['trouble']}\n{found['small']}")
 
 
@@ -44,6 +52,32 @@ def test_programs_have_everything() -> None:
         "up_to",
         "<1x",
         "7x",
+    )
+    for part in parts:
+        assert sum(part in text for text in programs) >= len(programs) / 25, part
+
+
+def test_products_have_everything() -> None:
+    """Of what such a program may hold, nothing is rare."""
+    programs = [random_products(seed) for seed in range(200)]
+    parts = (
+        "over [k, l",
+        "over [l, k",
+        "reduce add",
+        "arith.select",
+        "where",
+        " // ",
+        " % ",
+        "N[",
+        "+ N[",
+        "expand",
+        "collapse",
+        "fixed",
+        "extent",
+        "tf32",
+        "sizes =",
+        "@softmax",
+        *(f"x{format}," for format in ("f16", "bf16", "f32", "i8", "ui8", "f8E4M3FN", "f8E5M2")),
     )
     for part in parts:
         assert sum(part in text for text in programs) >= len(programs) / 25, part
