@@ -192,6 +192,41 @@ func.func @windows(%X: !X, %B: !B) -> !C attributes {sizes = #diagram.sizes<b = 
 """
 
 
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_pieces_that_no_array_counts_are_no_depth(machine: str) -> None:
+    """Each array has one of the two axes: only the host knows how long the outer one is, and it is asked for both."""
+    kernel = treadle.compile(SCALED, machine=machine)
+    assert decided(kernel) == declined(kernel) == []
+    X, scale, Y = arrays((3, 5), (128,), (3, 7))
+    verify(kernel, X, scale, Y)
+    fixed = SCALED.replace("?x?x128x", "3x?x128x").replace("<?x?xf16", "<3x?xf16").replace("b = 4096, ", "")
+    known = treadle.compile(fixed, machine=machine, passes=[f"{PASS}{{axes=b,k}}"])
+    assert decided(known)
+    verify(known, X, scale, Y)
+
+
+SCALED = """
+!X = tensor<?x?xf16, #diagram.array<[b, m]>>
+!scale = tensor<128xf16, #diagram.array<[k]>>
+!Y = tensor<?x?xf16, #diagram.array<[b, n]>>
+!A = tensor<?x?x128xf16, #diagram.array<[b, m, k]>>
+!B = tensor<?x?x128xf16, #diagram.array<[b, n, k]>>
+!C = tensor<?x?xf32, #diagram.array<[m, n]>>
+func.func @scaled(%X: !X, %scale: !scale, %Y: !Y) -> !C attributes {sizes = #diagram.sizes<b = 4096, m = 512, n = 512>} {
+  %A = diagram.map (%x = %X : !X, %s = %scale : !scale) -> !A {
+    %a = arith.addf %x, %s : f16
+    diagram.yield %a : f16
+  }
+  %B = diagram.map (%y = %Y : !Y, %s = %scale : !scale) -> !B {
+    %b = arith.subf %y, %s : f16
+    diagram.yield %b : f16
+  }
+  %C = diagram.contract %A, %B over [b, k] accumulate f32 : !A, !B -> !C
+  func.return %C : !C
+}
+"""
+
+
 @pytest.mark.parametrize("axes", [("b", "m"), ("z",)])
 def test_impossible_axes_are_refused(axes: tuple[str, ...]) -> None:
     module = parse_module(text(128))

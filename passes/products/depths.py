@@ -82,6 +82,8 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
         return None  # a group holds it whole as it is
     if sizes[outer] * (sizes[inner] // pieces[inner]) > LARGEST_SIZE:
         return None
+    if sizes[outer] == DYNAMIC and not any(_has_both(factor, {outer, inner}) for factor in (product.lhs, product.rhs)):
+        return None  # nothing would tell how many pieces there are
     return Depth(op.results[0], outer, inner, pieces[inner])
 
 
@@ -109,6 +111,13 @@ def _can_be_read(value: SSAValue) -> bool:
     if isinstance(op := value.owner, MapOp | CastOp):
         return all(_can_be_read(operand) for operand in op.operands)
     return not is_array(value.type) or isinstance(op, Block | ContractOp | ReduceOp)
+
+
+def _has_both(value: SSAValue, axes: set[str]) -> bool:
+    """Whether an array that is read piece by piece has both axes."""
+    if isinstance(op := value.owner, MapOp | CastOp):
+        return any(_has_both(operand, axes) for operand in op.operands)
+    return is_array(value.type) and axes <= {*axes_of(value.type)}
 
 
 def _piece(size: int, bytes: int) -> int | None:
