@@ -63,9 +63,9 @@ class DiagramMergeDepthsPass(ModulePass):
 
     Legal: a sum over two axes is one over all pieces of the inner one, of sums over each, in any order. Factors are
     arguments or arrays between kernels, or made of such element by element; of these one has both axes, or the outer
-    one's size is known, too, for else nothing tells how many pieces there are. The model times all kernels of the function
-    both ways: a tenth must be saved at the sizes that the program states, and no time lost where axes known only at
-    launch are long."""
+    one's size is known, too, for else nothing tells how many pieces there are. The model times all kernels of the
+    function both ways: a tenth must be saved at the sizes that the program states, and no time lost where axes known
+    only at launch are long."""
 
     name = PASS
 

@@ -530,3 +530,27 @@ def test_which_kernels_add_up_coarsely(machine: str, kernel: str, capability: tu
     module = parse_module((Path(__file__).parents[1] / "examples" / "attention_f8.mlir").read_text(encoding="utf-8"))
     run_pipeline(module, Options(machine))
     assert coarse_sums(print_cuda(module), [kernel], capability) == most
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(("format", "accumulate"), [("ui8", "i32"), ("f8E4M3FN", "f32")])
+@pytest.mark.parametrize("over", ["k, l", "l, k"])
+@pytest.mark.parametrize("rows", ["mkil", "mlik"])
+def test_a_sum_over_two_axes_is_deep_along_the_one_that_is_not_fed(
+    rows: str, over: str, format: str, accumulate: str, machine: str
+) -> None:
+    """Four products over 64 numbers: rows of 4 are none of theirs, in whatever order the axes are named."""
+    sizes: dict[str, int | None] = {"m": None, "k": 64, "i": 40, "l": 4, "n": 7}
+    shared = [axis for axis in rows if axis in "kl"]
+    left, right = (array(format, **{axis: sizes[axis] for axis in axes}) for axes in (rows, ["n", *shared]))
+    result = array(accumulate, **{axis: sizes[axis] for axis in "min"})
+    road = compiled(
+        f"""
+func.func @f(%A: {left}, %B: {right}) -> {result} {{
+  %C = diagram.contract %A, %B over [{over}] accumulate {accumulate} : {left}, {right} -> {result}
+  func.return %C : {result}
+}}""",
+        machine=machine,
+    )
+    road.check({"m": 5})

@@ -212,7 +212,8 @@ SCALED = """
 !A = tensor<?x?x128xf16, #diagram.array<[b, m, k]>>
 !B = tensor<?x?x128xf16, #diagram.array<[b, n, k]>>
 !C = tensor<?x?xf32, #diagram.array<[m, n]>>
-func.func @scaled(%X: !X, %scale: !scale, %Y: !Y) -> !C attributes {sizes = #diagram.sizes<b = 4096, m = 512, n = 512>} {
+func.func @scaled(%X: !X, %scale: !scale, %Y: !Y) -> !C
+    attributes {sizes = #diagram.sizes<b = 4096, m = 512, n = 512>} {
   %A = diagram.map (%x = %X : !X, %s = %scale : !scale) -> !A {
     %a = arith.addf %x, %s : f16
     diagram.yield %a : f16

@@ -34,7 +34,7 @@ def instruction_of(plan: KernelPlan, op: ContractOp) -> str:
     has_columns = columns is not None and columns in axes_of(right.type) and columns not in axes_of(left.type)
     if plan.rows is None or not one_depth or not has_columns:
         return "fma"
-    along_rows = all(axes_of(operand.type)[-1:] == op.over_axes[-1:] for operand in (left, right))
+    along_rows = all(axes_of(operand.type)[-1:] == (depth_of(plan, op),) for operand in (left, right))
     if format in BYTES:
         return "m16n8k32_s32" if along_rows else "fma"
     if str(op.accumulate) != "f32":
@@ -173,7 +173,7 @@ class Layouts:
         """Whether what is computed from a product, rather than loaded, is the left operand of one of 8-bit numbers over
         its columns."""
         plan = self.plan
-        along_rows = axes_of(operands_of(plan, op)[1].type)[-1:] == op.over_axes[-1:]
+        along_rows = axes_of(operands_of(plan, op)[1].type)[-1:] == (depth_of(plan, op),)
         if self.instructions[op] not in FROM_REGISTERS or not along_rows:
             return False
         for other in plan.contractions:

@@ -17,7 +17,7 @@ from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.passes._functions import fresh_hint
 from treadle.passes.kernels.far_neighbours import in_same_order, is_made_by_name
 from treadle.passes.kernels.transposed import reorder, reordered
-from treadle.passes.products.eight_bit import across_the_sum, is_of_8_bits, why_never_multiplied
+from treadle.passes.products.eight_bit import across_the_sum, depth_of, is_of_8_bits, why_never_multiplied
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def is_made_so(operand: TransposedOperand) -> bool:
         return False
     uses = [use for each in in_same_order(operand.value) for use in each.uses]
     products = [use.operation for use in uses if isinstance(use.operation, ContractOp)]
-    return all(op.over_axes[-1:] == operand.axes[-1:] for op in products if is_of_8_bits(op))
+    return all(depth_of(op) == operand.axes[-1] for op in products if is_of_8_bits(op))
 
 
 def _products(block: Block) -> Iterator[ContractOp]:
@@ -75,7 +75,7 @@ def _products(block: Block) -> Iterator[ContractOp]:
 
 
 def _needed(op: ContractOp, operand: SSAValue) -> TransposedOperand:
-    value, last = operand, op.over_axes[-1]
+    value, last = operand, depth_of(op)
     while isinstance(value.owner, WhereOp):
         value = value.owner.operand
     return TransposedOperand(value, (*(axis for axis in axes_of(value.type) if axis != last), last))
