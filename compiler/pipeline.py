@@ -89,6 +89,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-merge-axes"),
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-reassociate"),  # while factors and casts still stand alone; before maps are composed with sums
+        # once products are in their order; before maps are composed, with what is then computed of parts
+        _step("diagram-bubble-up-reads"),
         _step("diagram-compose-maps"),
         # once maps are composed, which are what kernels will compute; before anything looks at kernels
         _step("diagram-merge-free-axes"),

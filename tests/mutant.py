@@ -90,6 +90,8 @@ DEPTHS: dict[str, tuple[str, ...]] = {
     "tests/programs/summed_products.mlir": ("b", "k"),
 }
 """Programs of which two axes that a product sums over become one."""
+READ_BEFORE: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_a_product.mlir": ("P", "R")}
+"""Programs of which arrays are read before they are made."""
 FOUND: dict[str, tuple[str, ...]] = {
     "tests/programs/mixed_numbers.mlir": ("x",),
     "tests/programs/near_numbers.mlir": ("x",),
@@ -112,6 +114,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ),
     ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
     ("examples/matmul.mlir", "diagram-merge-depths", {"axes": ("m", "k")}, "no product sums over axis 'm' and another"),
+    ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
@@ -129,6 +132,7 @@ FIRST = {
     "passes/axes/merge": "tests/programs/free_axes.mlir",
     "passes/products/apart": "tests/programs/outer_products.mlir",
     **dict.fromkeys(("dialects/diagram/read", "passes/products/depths"), "tests/programs/weights_of_heads.mlir"),
+    **dict.fromkeys(("passes/reads/bubble", "passes/reads/found"), "tests/programs/parts_of_a_product.mlir"),
     "passes/streams/neutral": "tests/programs/safe_rows.mlir",
     "passes/expressions/infinities": "tests/programs/undefined_rows.mlir",
     "passes/expressions/kinds": "tests/programs/safe_rows.mlir",
@@ -177,6 +181,7 @@ TRANSPOSE = "hierarchy-transpose-arrays"
 TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
+BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
@@ -225,6 +230,10 @@ def survives(first: str | None) -> bool:
     ]
     everything += [
         (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_DEPTHS, {"axes": axes})) for path, axes in DEPTHS.items()
+    ]
+    everything += [
+        (path, ({}, {"t": 1}), Options(), ArgSpec(BUBBLE_UP_READS, {"arrays": names}))
+        for path, names in READ_BEFORE.items()
     ]
     everything += [(path, ({},), Options(), ArgSpec(FIND_RANGES, {"axes": axes})) for path, axes in FOUND.items()]
     in_order = [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]

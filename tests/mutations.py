@@ -103,6 +103,16 @@ MUTATIONS: dict[str, Mutation] = {
         "self.number: remainder(self.whole, self.count),",
         "self.number: Linear({}),",
     ),
+    "bubble: a position is the first": (
+        "passes/reads/bubble",
+        "number = FillOp(IntegerAttr(form.constant, i32), type)",
+        "number = FillOp(IntegerAttr(0, i32), type)",
+    ),
+    "bubble: a condition is asked elsewhere": (
+        "passes/reads/bubble",
+        "placed(condition.text.data, self.moved)",
+        "placed(condition.text.data, dict.fromkeys(self.moved, Linear({})))",
+    ),
     "hoist: swaps the sides of a maximum": (
         "passes/factors/maxima",
         "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",

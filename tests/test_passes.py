@@ -33,6 +33,7 @@ PASSES = (
     "diagram-merge-axes",
     "diagram-hoist-factors",
     "diagram-reassociate",
+    "diagram-bubble-up-reads",
     "diagram-compose-maps",
     "diagram-merge-free-axes",
     "diagram-merge-depths",

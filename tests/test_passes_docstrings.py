@@ -20,6 +20,7 @@ NAMES = (
     "diagram-raise-masks",
     "diagram-merge-axes",
     "diagram-hoist-factors",
+    "diagram-bubble-up-reads",
     "diagram-compose-maps",
     "diagram-merge-free-axes",
     "diagram-merge-depths",
@@ -43,6 +44,7 @@ OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "hierarchy-split-streams": {"parts": (2,)},
     "cuda-cluster": {"size": (2,)},
     "diagram-merge-depths": {"axes": ("b", "k")},
+    "diagram-bubble-up-reads": {"arrays": ("P",)},
     "diagram-find-ranges": {"axes": ("x",)},
     "diagram-transpose-operands": {"operands": ("W",)},
 }

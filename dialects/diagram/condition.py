@@ -121,6 +121,19 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
     return ast.unparse(Renaming().visit(parsed(text))) if names else text
 
 
+def placed(text: str, places: Mapping[str, Linear]) -> str:
+    """The text of the condition that holds where positions along some axes, by which no input is indexed, are these."""
+
+    class Placing(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return parsed(spelled(places[node.id])) if node.id in places else node
+
+        def visit_Subscript(self, node: ast.Subscript) -> ast.Subscript:
+            return node
+
+    return ast.unparse(Placing().visit(parsed(text)))
+
+
 # -- reading one -----------------------------------------------------------------------------------
 
 

@@ -93,10 +93,10 @@ class Clock:
         return self.time(parts, found.longer) <= NO_SLOWER * self.time(than, found.longer)
 
 
-def is_faster(times: Sequence[float], than: Sequence[float]) -> bool:
-    """Whether kernels take a tenth less time than others at the stated sizes, and no more where axes are long; without
-    times there is nothing to compare."""
+def is_faster(times: Sequence[float], than: Sequence[float], worth: float = WORTH) -> bool:
+    """Whether kernels take a tenth less time than others at the stated sizes (`worth`: so much of it at most), and no
+    more where axes are long; without times there is nothing to compare."""
     if not than:
         return True
     (first, *longer), (other, *others) = times, than
-    return first <= WORTH * other and all(a <= NO_SLOWER * b for a, b in zip(longer, others, strict=True))
+    return first <= worth * other and all(a <= NO_SLOWER * b for a, b in zip(longer, others, strict=True))

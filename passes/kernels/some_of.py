@@ -7,7 +7,7 @@ from math import inf
 from typing import TypeVar
 
 from treadle.compiler.cost.choice.reasons import sizes_text
-from treadle.passes.kernels.by_time import is_faster
+from treadle.passes.kernels.by_time import WORTH, is_faster
 
 Times = tuple[float, float]
 """In microseconds, with launches: at the sizes that a program states, and where axes known only at launch are long."""
@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 def fastest_of(
-    found: Sequence[T], times: Callable[[Sequence[T]], Times], longer: Mapping[str, int]
+    found: Sequence[T], times: Callable[[Sequence[T]], Times], longer: Mapping[str, int], worth: float = WORTH
 ) -> tuple[Sequence[T], str]:
-    """Those to make, none where that does not pay, and what was estimated; `longer`: the long axes."""
+    """Those to make, none where that does not pay, and what was estimated; `longer`: the long axes,
+    `worth`: of the time before, what is little enough."""
     before, chosen = times([]), list(found)
     least = times(chosen)
     for each in found if len(found) > 1 else ():
@@ -29,4 +30,4 @@ def fastest_of(
     told = f"estimated {least[0]:.3g} us, {before[0]:.3g} us as it is"
     if longer:
         told = f"{told}; at {sizes_text(longer)} {least[1]:.3g} us, {before[1]:.3g} us"
-    return (chosen if least[0] < inf and is_faster(least, before) else ()), told
+    return (chosen if least[0] < inf and is_faster(least, before, worth) else ()), told
