@@ -18,6 +18,7 @@ from treadle.torch import (
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    parts,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
 from treadle.torch.axes import Axis, Dims, leaves
@@ -272,25 +273,6 @@ def same(body: Body, tensor: Tensor, **_: Any) -> Tensor:
     return tensor
 
 
-@free(aten.slice.Tensor)
-def slice_whole(body: Body, tensor: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
-    size = tensor.shape[dim]
-    if start not in (None, 0) or (end is not None and end < size) or step != 1:
-        raise Unsupported("a slice is a part of an axis")
-    return tensor
-
-
-@free(aten.select.int)
-def select(body: Body, tensor: Tensor, dim: int, index: int) -> Tensor:
-    if tensor.along(dim):
-        raise Unsupported("one place of an axis is a part of it")
-    return squeeze(body, tensor, [dim])
-
-
-PARTS = {aten.slice.Tensor, aten.select.int}
-"""What may leave elements out."""
-
-
 # -- of nothing ----------------------------------------------------------------------------------
 
 
@@ -343,4 +325,4 @@ def _size(shape: Sequence[Any]) -> Any:
     return total
 
 
-__all__ = ["CONTRACTIONS", "PARTS", "PRODUCTS", "REDUCTIONS"]
+__all__ = ["CONTRACTIONS", "PRODUCTS", "REDUCTIONS"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from torch.fx import Node
 
-from treadle.torch.operations import PARTS
+from treadle.torch.parts import PARTS
 from treadle.torch.program import is_free, meta
 from treadle.torch.registry import aten
 
