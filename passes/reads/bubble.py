@@ -14,15 +14,16 @@ from treadle.dialects.diagram import FillOp, IndexOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import ConditionAttr, Linear, placed, spelled
 from treadle.passes._functions import erase_unused, fresh_hint, label, note
-from treadle.passes.reads.found import Computed, is_computed, is_number, made_of, moved_by
+from treadle.passes.reads.found import Computed, is_computed, is_number, made_of, may_move, moved_by
 
 LAW = "naturality of reads"
 """What is weaved over an axis does not know where its elements lie."""
 
 
 def bubble_up(function: func.FuncOp, found: Computed, rewrite: str, why: str = "") -> None:
-    """Read what an array is made of in place of the array."""
-    for read in found.reads:
+    """Read what an array is made of in place of the array: as far as that may be once others are read so, of which it
+    is made."""
+    for read in filter(may_move, found.reads):
         subject = f"{label(found.value)} at '{read.place.text.data}'"
         _Rereading(read, moved_by(read)).replace()
         note(function, rewrite, subject, LAW, why)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
@@ -42,7 +42,7 @@ def computed_in(block: Block) -> list[Computed]:
     found = dict[SSAValue, list[ReadOp]]()
     given = {axis for argument in block.args if is_array(argument.type) for axis in axes_of(argument.type)}
     for op in block.ops:
-        if isinstance(op, ReadOp) and _has_places(op) and _says_no_size(op, given) and _may_move(op):
+        if isinstance(op, ReadOp) and _has_places(op) and _says_no_size(op, given) and may_move(op):
             found.setdefault(op.operand, []).append(op)
     return [Computed(value, tuple(reads)) for value, reads in found.items()]
 
@@ -67,7 +67,7 @@ def moved_by(op: ReadOp) -> dict[str, Linear]:
     return {axis: form for axis, form in op.forms.items() if form != Linear({axis: 1})}
 
 
-def _may_move(op: ReadOp) -> bool:
+def may_move(op: ReadOp) -> bool:
     """Whether all that the operand is made of can be read there in its place, and what sums give decides nothing: two
     kernels may add up the same elements in different orders."""
     if not is_computed(op.operand) or absences(op.operand) or decides(op.result):
@@ -105,19 +105,21 @@ def _passes(value: SSAValue, moved: Mapping[str, Linear], names: set[str]) -> bo
         case MapOp() | CastOp() | FillOp():
             return True
         case WhereOp() as op:
-            return _may_ask(op, moved)
+            return _may_ask(op, moved, names)
         case IndexOp() as op:
             return is_number(moved[op.axis]) or is_axis(moved[op.axis])
         case ContractOp() | ReduceOp() as op:
             return op.init is None and names.isdisjoint(op.over_axes) and not decides(value)
         case ReadOp() as op:
             return not op.is_padded and not op.is_scattered
-        case owner:
-            return isinstance(value, BlockArgument) or not is_computed(value) or not isinstance(owner, DiagramOperation)
+        case _:
+            return not is_computed(value)
 
 
-def _may_ask(op: WhereOp, moved: Mapping[str, Linear]) -> bool:
+def _may_ask(op: WhereOp, moved: Mapping[str, Linear], names: set[str]) -> bool:
     """Whether a condition can be asked at other positions: it names them, and no data along them."""
+    if not names.isdisjoint(each.data for each in op.names):
+        return False
     if any(not moved.keys().isdisjoint(axes_of(value.type)) for value in op.inputs if is_array(value.type)):
         return False
     asked = [read_condition(placed(each.text.data, moved)) for each in op.told.values()]
@@ -134,4 +136,4 @@ def is_axis(form: Linear) -> bool:
     return not form.constant and [*form.terms.values()] == [1]
 
 
-__all__ = ["Computed", "computed_in", "is_axis", "is_computed", "is_number", "made_of", "moved_by"]
+__all__ = ["Computed", "computed_in", "is_axis", "is_computed", "is_number", "made_of", "may_move", "moved_by"]
