@@ -276,11 +276,11 @@ def test_weights_of_experts_are_read_where_they_lie() -> None:
     for parameter in experts.parameters():
         nn.init.normal_(parameter, std=0.05)
     report = check_with_left(experts, torch.randn(2, 8, 256).half(), bound=4e-3)
-    found = [each for each in report.taken if "index.Tensor" in each.operations]
-    assert len(found) == 2
-    assert all("bmm.default" in each.operations for each in found)
-    weights = 2 * 512 * 256 * 2 * (2 * 8 * 2)  # bytes, of all that are chosen
-    assert all(each.kernel.estimate.device_bytes < 1.2 * weights for each in found)
+    (found,) = [each for each in report.taken if "index.Tensor" in each.operations]
+    assert found.operations.count("bmm.default") == 2
+    assert found.kernel.estimate.kernels == 2
+    weights = 3 * 512 * 256 * 2 * (2 * 8 * 2)  # bytes, of all that are chosen: gates, values and what leads back
+    assert found.kernel.estimate.device_bytes < 1.1 * weights
 
 
 def test_what_is_chosen_goes_with_what_reads_it() -> None:
