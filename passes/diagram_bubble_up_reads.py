@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, label, note, unite_equal
+from treadle.passes._functions import fresh_hint, functions, kernels, label, note, unite_equal
 from treadle.passes.reads.bubble import bubble_up
 from treadle.passes.reads.fastest import fastest_reads
 from treadle.passes.reads.found import Computed, computed_in
@@ -104,7 +104,10 @@ def _found_in(block: Block) -> list[Computed]:
     if not computed_in(block):
         return []
     unite_equal(block)
-    return computed_in(block)
+    found = computed_in(block)
+    for each in found:  # a derivation says which by name
+        each.value.name_hint = each.name or fresh_hint(each.value, "array")
+    return found
 
 
 def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Computed]) -> None:

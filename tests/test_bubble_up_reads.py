@@ -214,3 +214,24 @@ def test_what_is_read_twice_may_be_read_less_once_it_is_computed(machine: str) -
     verify(kernel, X, W)
     wanted = np.sin(X[:, 2].astype(np.float64) @ W)
     np.testing.assert_allclose(kernel.run(X, W, backend="emulator"), wanted, rtol=1e-5, atol=1e-5)
+
+
+UNNAMED = """
+!X = tensor<?x4x16xf16, #diagram.array<[t, s, i]>>
+!Y = tensor<?x4x16xf32, #diagram.array<[t, s, i]>>
+!Z = tensor<?x16xf32, #diagram.array<[t, i]>>
+func.func @f(%0: !X) -> !Z attributes {sizes = #diagram.sizes<t = 4096>} {
+  %1 = diagram.cast %0 : !X -> !Y
+  %2 = diagram.read %1 at "t, 3, i" : !Y -> !Z
+  %3 = diagram.map (%a = %2 : !Z) -> !Z {
+    %y = math.sin %a : f32
+    diagram.yield %y : f32
+  }
+  func.return %3 : !Z
+}"""
+
+
+def test_an_array_without_a_name_gets_one_that_a_derivation_can_say() -> None:
+    assert read_before(treadle.compile(UNNAMED, machine="a100")) == ["%array at 't, 3, i'"]
+    asked = treadle.compile(UNNAMED, machine="a100", passes=[f"{PASS}{{arrays=array}}"])
+    assert read_before(asked) == ["%array at 't, 3, i'"]
