@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from treadle.compiler.layouts.bits import BitMatrix
@@ -196,25 +197,39 @@ def _of_width(map: Map, width: int) -> Map:
 
 
 def _edges(source: Map, target: Map, keeps: bool) -> tuple[list[Edge], list[Edge]]:
-    holders: dict[tuple[tuple[str, int], ...], list[tuple[int, int]]] = {}
-    for lane in range(LANES):
-        for register in range(source.size("register")):
-            holders.setdefault(_key(source, register, lane), []).append((lane, register))
+    weights = _weights(source, target)
+    held_by, wanted_by = (_elements(each, weights) for each in (source, target))
+    holders: dict[int, list[tuple[int, int]]] = {}
+    for (lane, in_lane), (register, in_register) in product(enumerate(held_by[1]), enumerate(held_by[0])):
+        holders.setdefault(in_lane + in_register, []).append((lane, register))
     stays: list[Edge] = []
     moves: list[Edge] = []
-    for register in range(target.size("register")):
-        for lane in range(LANES):
-            found = holders[_key(target, register, lane)]
-            own = next((holder for holder in found if holder[0] == lane), None) if keeps else None
-            held = own or found[lane * len(found) // LANES]
-            edge = Edge(held[0], held[1], lane, register)
-            (stays if own else moves).append(edge)
+    for (register, in_register), (lane, in_lane) in product(enumerate(wanted_by[0]), enumerate(wanted_by[1])):
+        found = holders[in_lane + in_register]
+        own = next((holder for holder in found if holder[0] == lane), None) if keeps else None
+        held = own or found[lane * len(found) // LANES]
+        edge = Edge(held[0], held[1], lane, register)
+        (stays if own else moves).append(edge)
     return stays, moves
 
 
-def _key(map: Map, register: int, lane: int) -> tuple[tuple[str, int], ...]:
-    found = map(register=register, lane=lane)
-    return tuple(sorted((axis, position) for axis, position in found.items() if position))
+def _weights(*maps: Map) -> dict[str, int]:
+    """By which coordinates of all axes make one number, another one for each element."""
+    weights, weight = dict[str, int](), 1
+    for axis in dict.fromkeys(axis for each in maps for axis in each.axes):
+        weights[axis] = weight
+        weight *= max(each.extent(axis) for each in maps)
+    return weights
+
+
+def _elements(map: Map, weights: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """For each register and for each lane its part of the number of an element; a map adds up what its indices give."""
+
+    def number(**index: int) -> int:
+        return sum(weights[axis] * position for axis, position in map(**index).items())
+
+    registers = [number(register=register) for register in range(map.size("register"))]
+    return registers, [number(lane=lane) for lane in range(LANES)]
 
 
 def _fewest(edges: Sequence[Edge]) -> int:
