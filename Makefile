@@ -14,7 +14,8 @@
 #   make format    put the format right
 #   make clean     remove what was made here
 #
-# PYTHON=... chooses the interpreter that .venv is made with, WORKERS=... the processes of pytest.
+# PYTHON=... chooses the interpreter that .venv is made with, WORKERS=... the processes of pytest,
+# BUDGET=... how many seconds of cases one test has in the sample.
 
 SHELL := /bin/sh
 VENV := .venv
@@ -26,6 +27,9 @@ BYTECODE := $(BIN)/python -m compileall -q compiler dialects passes runtime trea
 
 # Processes of pytest: one more than two cores, for one or the other waits for a compiler.
 WORKERS ?= 3
+
+# Seconds that one test has in the sample: of a test whose cases take longer some run (tests/sampling.py).
+BUDGET ?= 3
 
 # The user's own python3 if it is new enough, else the newest that is there (a version manager may have names for
 # versions that do not start, so each is asked).
@@ -39,7 +43,7 @@ demo: $(VENV)/.demo
 
 test: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
-	@echo "pytest, a sample" && $(BIN)/pytest -n $(WORKERS) --dist worksteal
+	@echo "pytest, a sample" && $(BIN)/pytest -n $(WORKERS) --dist worksteal --budget $(BUDGET)
 
 test-all: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests

@@ -2,7 +2,9 @@
 
 `@pytest.mark.full` is for what is too long for every day. `@pytest.mark.sample(n)` over a grid of parameters keeps
 about n cases, of a grid of several parameters so many that every value of each is in one; `sample(n, each=False)` keeps
-n, with as many values as there can be in them.
+n, with as many values as there can be in them. With `--budget 3`, which `make test` takes, a test that is long by
+`seconds.json` runs no more cases than use up three seconds, unless it is marked `whole`; who runs the tests of one file
+runs all of a sample.
 
 `--device cuda` runs the tests that take the fixture `device` with modules and tensors on a GPU; all others are left
 out, for they would run on the CPU as ever; `--movable` runs the same tests on the CPU. `--part 2/8` runs the second
@@ -11,13 +13,12 @@ eighth of the tests."""
 from __future__ import annotations
 
 import os
-import random
 import shutil
-from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import sampling
 from devices import DEVICES, exact_products, missing_for, skipped_without_transformers
 
 CACHE = Path(os.environ.get("TREADLE_TEST_CACHE") or Path(__file__).parents[1] / ".treadle-cache")
@@ -27,6 +28,10 @@ names another place. What a process of the tests starts, workers of xdist and co
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run full grids and long tests too")
+    parser.addoption(
+        "--budget", type=float, default=0.0, metavar="SECONDS", help="run of each test as many cases as take so long"
+    )
+    parser.addoption("--write-seconds", action="store_true", help="write what tests take, which --budget reads")
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
     parser.addoption("--update", action="store_true", help="write what is printed into the pages that show it")
     parser.addoption("--device", choices=DEVICES, default="cpu", help="where modules of PyTorch and their inputs lie")
@@ -38,6 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TREADLE_CACHE"] = str(CACHE)
     config.addinivalue_line("markers", "full: only with --all")
     config.addinivalue_line("markers", "sample(n, each=True): about n cases of a grid, all of them with --all")
+    config.addinivalue_line("markers", "whole: all cases, whatever the budget")
+    if config.getoption("--write-seconds") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(sampling.Recorder())
     if missing := missing_for(device := str(config.getoption("--device"))):
         raise pytest.UsageError(f"--device {device}: {missing}")
     part, parts = _part(config)
@@ -52,49 +60,15 @@ def _part(config: pytest.Config) -> tuple[int, int]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = items if config.getoption("--all") else _short(items)
+    wanted = items if config.getoption("--all") else sampling.short(items)
+    if budget := float(config.getoption("--budget") or 0):
+        wanted = sampling.within(wanted, budget, sampling.read())
     if config.getoption("--device") != "cpu" or config.getoption("--movable"):
         wanted = [item for item in wanted if "device" in getattr(item, "fixturenames", ())]
     part, parts = _part(config)
     kept = set(wanted[part - 1 :: parts])
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
-
-
-def _short(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Without --all."""
-    for item in items:
-        if item.get_closest_marker("full") is not None:
-            item.add_marker(pytest.mark.skip(reason="long: runs with --all (make test-all)"))
-    grids: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("sample") is not None and item.get_closest_marker("full") is None:
-            grids[f"{item.path}::{getattr(item, 'originalname', item.name)}"].append(item)
-    left_out = {item for name, grid in grids.items() for item in set(grid) - _sample(name, grid)}
-    return [item for item in items if item not in left_out]
-
-
-def _sample(name: str, grid: list[pytest.Item]) -> set[pytest.Item]:
-    """The same cases in every process and on every day: the name of the test is the seed. Where several parameters make
-    the grid, each value of each is there at least once, unless the marker says `each=False`."""
-    marker = grid[0].get_closest_marker("sample")
-    assert marker is not None
-    shuffled = list(grid)
-    random.Random(name.rsplit("/", 1)[-1]).shuffle(shuffled)
-    enough = len(grid) if marker.kwargs.get("each", True) else marker.args[0]
-    kept: set[pytest.Item] = set()
-    seen: set[tuple[str, str]] = set()
-    for item in shuffled:
-        callspec = getattr(item, "callspec", None)
-        values = {(key, repr(value)) for key, value in callspec.params.items()} if callspec else set()
-        if len(kept) < enough and len(values) > 1 and values - seen:
-            kept.add(item)
-            seen |= values
-    for item in shuffled:
-        if len(kept) >= marker.args[0]:
-            break
-        kept.add(item)
-    return kept
 
 
 @pytest.hookimpl(wrapper=True)

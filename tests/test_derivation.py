@@ -225,16 +225,16 @@ def test_costs_of_a_product_by_hand():
     assert moved_bytes(module, sizes) == 2 * (m * k * (n // 16) + k * n * (m // 32) + m * n)
 
 
-def test_fusion_never_costs_more():
-    for path in EXAMPLES:
-        module = load_module(path)
-        run_pipeline(module, Options(), last="diagram-compose-maps")
-        before = moved_bytes(module, defaults(module))
-        run_passes(module, [read_spec("fusion")])
-        after = moved_bytes(module, defaults(module))
-        assert before is not None
-        assert after is not None
-        assert after <= before, path.stem
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_fusion_never_costs_more(path: Path):
+    module = load_module(path)
+    run_pipeline(module, Options(), last="diagram-compose-maps")
+    before = moved_bytes(module, defaults(module))
+    run_passes(module, [read_spec("fusion")])
+    after = moved_bytes(module, defaults(module))
+    assert before is not None
+    assert after is not None
+    assert after <= before
 
 
 def defaults(module: object) -> dict[str, int]:

@@ -66,7 +66,7 @@ def test_options_are_refused_before_anything_runs(given: tuple[str, ...], said: 
 def kept(pytestconfig: pytest.Config, count: int, **options: Any) -> list[int]:
     """Of so many tests, of which those of even numbers take the fixture `device`."""
     plugin: Any = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py"))
-    given = {"--all": True, "--device": "cpu", "--movable": False, "--part": "1/1", **options}
+    given = {"--all": True, "--device": "cpu", "--movable": False, "--part": "1/1", "--budget": 0, **options}
     left_out: list[Any] = []
     hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
     config = SimpleNamespace(getoption=given.__getitem__, hook=hook)

@@ -87,6 +87,7 @@ NEEDS = {"pytorch": "registered", "xdsl": "installed"}
 """What a page needs, as the name of a fixture."""
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_runs(
     page: str, folder: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest

@@ -265,10 +265,10 @@ def test_count_of_kernels(name: str, count: int) -> None:
     assert names == ([function] if count == 1 else [f"{function}_{n + 1}" for n in range(count)])
 
 
-def test_only_what_is_used_outside_leaves_a_kernel() -> None:
-    for name in PROGRAMS:
-        for kernel in kernels(lowered(name, "fusion")):
-            assert all(output.uses for output in kernel.outputs), name
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_only_what_is_used_outside_leaves_a_kernel(name: str) -> None:
+    for kernel in kernels(lowered(name, "fusion")):
+        assert all(output.uses for output in kernel.outputs)
 
 
 def test_a_static_axis_needs_no_guard() -> None:
