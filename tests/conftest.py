@@ -48,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(sampling.Recorder())
     if missing := missing_for(device := str(config.getoption("--device"))):
         raise pytest.UsageError(f"--device {device}: {missing}")
+    if float(config.getoption("--budget") or 0) < 0:
+        raise pytest.UsageError("--budget: seconds that a test has, or 0 for as many as it takes")
     part, parts = _part(config)
     if not 1 <= part <= parts:
         raise pytest.UsageError("--part: one of N parts is K/N, from 1/N to N/N")

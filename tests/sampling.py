@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 SECONDS = Path(__file__).parent / "seconds.json"
-"""What a case of a test took, one of many at once on one machine; of tests that took `LISTED` seconds or more. Written
-by `pytest --write-seconds`."""
+"""What a case of a test took, one of many at once on one machine. Written by `pytest --write-seconds`."""
 
-LISTED = 3.0
+LISTED, QUICK = 3.0, 0.1
+"""Seconds: of all cases of a test that is listed, and of one of a test that never is."""
 
 
 def name_of(item: pytest.Item) -> str:
@@ -101,10 +101,12 @@ class Recorder:
 
 
 def updated(before: Mapping[str, float], taken: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Seconds of a case of each test that is long; of what did not run, what was there before."""
+    """Seconds of a case of each test that is long, or was: perhaps only some of its cases ran now. Of what did not run,
+    what was there before."""
     means = {name: sum(cases.values()) / len(cases) for name, cases in taken.items()}
-    long = {name: round(mean, 1) for name, mean in means.items() if mean * len(taken[name]) >= LISTED and mean >= 0.1}
-    return {name: mean for name, mean in before.items() if name not in taken} | long
+    long = {name for name, mean in means.items() if mean >= QUICK and mean * len(taken[name]) >= LISTED}
+    kept = {name for name in before if means.get(name, QUICK) >= QUICK}
+    return {name: round(means[name], 1) if name in means else before[name] for name in long | kept}
 
 
 def read() -> dict[str, float]:

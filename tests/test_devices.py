@@ -53,6 +53,7 @@ def test_kernels_of_another_generation(monkeypatch: pytest.MonkeyPatch) -> None:
             marks=pytest.mark.skipif(missing_for("cuda") is None, reason="a GPU is here"),
         ),
         (("--part", "3/2"), "--part: one of N parts is K/N"),
+        (("--budget", "-1"), "--budget: seconds that a test has"),
         (("--part", "half"), "--part: one of N parts is K/N"),
     ],
 )

@@ -56,27 +56,28 @@ def test_what_is_not_listed_or_does_not_run_stays() -> None:
 def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Means over cases, whose set-up counts; a bracket or a slash in a parameter ends no name."""
     monkeypatch.setattr(sampling, "SECONDS", tmp_path / "seconds.json")
-    sampling.write({"test_x.py::test_gone": 9.0, "test_x.py::test_quick_now": 9.0})
+    sampling.write({"test_x.py::test_did_not_run": 9.0})
     recorder = Recorder()
-    for case, seconds in (
-        ("test_long[a/b::c]", 2),
-        ("test_long[[d]]", 3),
-        ("test_long[[d]]", 1),
-        ("test_quick_now", 1),
-    ):
+    for case, seconds in (("test_long[a/b::c]", 2), ("test_long[[d]]", 3), ("test_long[[d]]", 1), ("test_short", 1)):
         report: Any = SimpleNamespace(nodeid=f"tests/test_x.py::{case}", duration=seconds)
         recorder.pytest_runtest_logreport(report)
     recorder.pytest_sessionfinish()
-    assert json.loads((tmp_path / "seconds.json").read_text()) == {
-        "test_x.py::test_gone": 9.0,
-        "test_x.py::test_long": 3.0,
-    }
+    written = json.loads((tmp_path / "seconds.json").read_text())
+    assert written == {"test_x.py::test_did_not_run": 9.0, "test_x.py::test_long": 3.0}
 
 
-def test_only_what_is_long_is_listed() -> None:
-    taken = {"test_x.py::test_many": {str(case): 0.05 for case in range(1000)}, "test_x.py::test_one": {"": 2.9}}
-    assert updated({}, taken) == {}
-    assert updated({}, {"test_x.py::test_one": {"": 3.04}}) == {"test_x.py::test_one": 3.0}
+@pytest.mark.parametrize(
+    ("before", "cases", "after"),
+    [
+        ({}, [0.05] * 1000, {}),  # though long together: who leaves some out saves nothing
+        ({}, [2.9], {}),
+        ({}, [3.04], {"x": 3.0}),
+        ({"x": 3.0}, [1.26], {"x": 1.3}),  # perhaps one of many cases
+        ({"x": 3.0}, [0.04], {}),
+    ],
+)
+def test_what_is_listed(before: dict[str, float], cases: list[float], after: dict[str, float]) -> None:
+    assert updated(before, {"x": {str(number): each for number, each in enumerate(cases)}}) == after
 
 
 def test_every_listed_test_is_there() -> None:
