@@ -25,11 +25,11 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 # (PYTHONDONTWRITEBYTECODE), every start of treadle would compile its own modules again, in half a second.
 BYTECODE := $(BIN)/python -m compileall -q compiler dialects passes runtime treadle
 
-# Processes of pytest: one more than two cores, for one or the other waits for a compiler.
-WORKERS ?= 3
+# Processes of pytest: one more than there are cores, for one or the other waits for a compiler; each takes up to 1.5 GB.
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 7 ? cores + 1 : 8)))
 
 # Seconds that one test has in the sample: of a test whose cases take longer some run (tests/sampling.py).
-BUDGET ?= 3
+BUDGET ?= 2
 
 # The user's own python3 if it is new enough, else the newest that is there (a version manager may have names for
 # versions that do not start, so each is asked).
