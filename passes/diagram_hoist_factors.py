@@ -56,8 +56,8 @@ from treadle.passes.streams.present_rows import PresentRows
 @dataclass(frozen=True)
 class DiagramHoistFactorsPass(ModulePass):
     """Move a factor that is constant along a summed axis past the sum, if it is known only when a
-    reduction over the same axis is finished; and a constant positive scale past a maximum, and past a condition that
-    stands before it.
+    reduction over the same axis is finished; and a number past a sum of a product, and if positive past a maximum and a
+    condition that stands before it.
 
     Before:
 

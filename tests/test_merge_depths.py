@@ -38,6 +38,10 @@ def mean(A: Any, B: Any) -> Any:
     return tl.mean(tl.contract(A, B, over="k"), over="b")
 
 
+def scaled(A: Any, B: Any) -> Any:
+    return tl.sum(3 * (tl.contract(A, B, over="k") / 8), over="b")
+
+
 def weights(X: Any, dY: Any) -> Any:
     return tl.contract(X, dY, over="b t")
 
@@ -72,7 +76,7 @@ func.func @both(%A: !A, %B: !B) -> !C attributes {{sizes = #diagram.sizes<{sizes
 
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])
-@pytest.mark.parametrize("function", [both, summed, mean])
+@pytest.mark.parametrize("function", [both, summed, mean, scaled])
 def test_products_of_a_batch_are_added_up_in_one_kernel(function: Callable[..., Any], machine: str) -> None:
     """As fast as where the program has both axes as one, side by side."""
     A, B = np.zeros((8, 4096, 1024), np.float16), np.zeros((8, 1024, 4096), np.float16)
@@ -108,6 +112,16 @@ def test_formats(format: str, accumulate: str, dtype: Any, within: int, machine:
     kernel = treadle.compile(text(384, format, accumulate), machine=machine, passes=[f"{PASS}{{axes=b,k}}"])
     assert f"/ {384 // within}u" in kernel.cuda
     verify(kernel, *((3 * each).astype(dtype) for each in arrays((2, 40, 384), (2, 384, 24))))
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_factors_of_each_product_are_one_of_their_sum(machine: str) -> None:
+    A, B = arrays((3, 40, 64), (3, 64, 24))
+    kernel = treadle.kernel("b m k, b k n -> m n", machine=machine)(scaled).compiled(A, B)
+    assert [step.subject for step in kernel.derivation if step.rewrite == "diagram-hoist-factors"] == [
+        "3, 8 past the sum %sum over [b]"
+    ]
+    verify(kernel, A, B)
 
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])

@@ -7,6 +7,7 @@
 !V = tensor<8x?xf32, #diagram.array<[x, e]>>
 !W = tensor<8x?xf16, #diagram.array<[x, e]>>
 !O = tensor<?x?xf32, #diagram.array<[q, e]>>
+!M = tensor<?x8xf32, #diagram.array<[k, x]>>
 
 // A divisor that is known after the sum over x moves past a product over x. The axis is never empty.
 // CHECK-LABEL: func.func @divisor
@@ -117,6 +118,39 @@ func.func @left(%E: !E, %w: !l) -> !l {
   }
   %y = diagram.reduce add %T over [x] : !E -> !l
   func.return %y : !l
+}
+
+// Between a sum and a product a number leaves, and what is summed is the product's: not where something else takes that,
+// and not a factor of the program, which may be infinite.
+// CHECK-LABEL: func.func @of_product
+// CHECK:       %y_sum = diagram.reduce add %P over [x]
+// CHECK-NEXT:  %y = diagram.map (%[[Y:.*]] = %y_sum : {{.*}})
+// CHECK:         arith.mulf %[[Y]], %{{.*}} : f32
+// CHECK:       %z = diagram.reduce add %B over [x]
+// CHECK:       %v = diagram.reduce add %C over [x]
+// CHECK-NEXT:  func.return %y, %z, %v, %B
+func.func @of_product(%K: !L, %V: !M, %w: !l) -> (!l, !l, !l, !E) {
+  %P = diagram.contract %K, %V over [k] accumulate f32 : !L, !M -> !E
+  %A = diagram.map (%p = %P : !E) -> !E {
+    %half = arith.constant 0.125 : f32
+    %t = arith.mulf %half, %p : f32
+    diagram.yield %t : f32
+  }
+  %y = diagram.reduce add %A over [x] : !E -> !l
+  %Q = diagram.contract %K, %V over [k] accumulate f32 : !L, !M -> !E
+  %B = diagram.map (%p = %Q : !E) -> !E {
+    %half = arith.constant 0.125 : f32
+    %t = arith.mulf %p, %half : f32
+    diagram.yield %t : f32
+  }
+  %z = diagram.reduce add %B over [x] : !E -> !l
+  %R = diagram.contract %K, %V over [k] accumulate f32 : !L, !M -> !E
+  %C = diagram.map (%p = %R : !E, %b = %w : !l) -> !E {
+    %t = arith.mulf %p, %b : f32
+    diagram.yield %t : f32
+  }
+  %v = diagram.reduce add %C over [x] : !E -> !l
+  func.return %y, %z, %v, %B : !l, !l, !l, !E
 }
 
 // Nothing but the factor is summed: it stays, for a sum of ones would be left behind.

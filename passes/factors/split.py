@@ -62,6 +62,7 @@ class Splitter:
         self.sum = sum
         self.peaks = peaks
         self.over = sum.over_axes
+        self.of_product = sums_scaled_product(sum)
 
     def split(self, expression: Expression) -> Split:
         if not set(axes_in(expression)) & set(self.over):
@@ -97,9 +98,12 @@ class Splitter:
         return Split(chosen(split.rest, 0), above, below, split.rounded)
 
     def _split_factor(self, factor: Expression) -> Split:
-        """What does not vary along the sum moves if it is known late. It must be there in every row: a sum of nothing
-        is zero, and its product with what is absent is absent."""
+        """What does not vary along the sum moves if it is known late; a constant does from between the sum and a
+        product, too. It must be there in every row: a sum of nothing is zero, and its product with what is absent is
+        absent."""
         arrays = [leaf.value for leaf in leaves(factor)]
+        if isinstance(factor, Constant) and factor.number and self.of_product:
+            return Split(number(1), above=[factor])
         if not any(depends_on_reduction(array, self.over) for array in arrays):
             return Split(factor)
         moved = Split(number(1), above=[factor])
@@ -152,6 +156,30 @@ class Splitter:
     def _refuse(self, factor: str, reason: str) -> None:
         subject = f"{factor} stays in the sum {label(self.sum.result)}"
         note(self.function, PASS, subject, "refused", reason)
+
+
+def sums_scaled_product(sum: ContractOp | ReduceOp) -> bool:
+    """Whether nothing but factors that are constant along a sum stand between it and a product that only it takes:
+    without them the sum is one of the product's."""
+    expression: Expression | None = Leaf(sum.operands[0])
+    while isinstance(sum, ReduceOp) and expression is not None:
+        if not isinstance(expression, Leaf):
+            expression = _scaled(expression, set(sum.over_axes))
+        elif isinstance(expression.value.owner, MapOp) and expression.value.has_one_use():
+            expression = inner_expression(expression.value)
+        else:
+            return isinstance(expression.value.owner, ContractOp) and expression.value.has_one_use()
+    return False
+
+
+def _scaled(expression: Expression, over: set[str]) -> Expression | None:
+    """What a factor or a divisor scales that is constant along these axes."""
+    if not isinstance(expression, Node) or expression.kind not in (arith.MulfOp, arith.DivfOp):
+        return None
+    left, right = expression.operands
+    if not set(axes_in(right)) & over:
+        return left
+    return right if expression.kind is arith.MulfOp and not set(axes_in(left)) & over else None
 
 
 def _names(split: Split) -> str:
