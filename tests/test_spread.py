@@ -327,3 +327,32 @@ def test_what_saves_the_product_too_is_kernels_that_fit(machine: str) -> None:
     np.testing.assert_allclose(saved, scores, atol=1e-2)
     shares = softmax(scores[:, None] * t[None, :, None, None])
     np.testing.assert_allclose(result, np.einsum("bhqx,bxe->bhqe", shares, V), atol=2e-3)
+
+
+MADE = """
+!X = tensor<?x48x?x?xbf16, #diagram.array<[b, k, l, m]>>
+!F = tensor<?x48x?x?xf32, #diagram.array<[b, k, l, m]>>
+!W = tensor<?x3x48x?xbf16, #diagram.array<[b, n, k, l]>>
+!Z = tensor<?x144x?xbf16, #diagram.array<[b, z, l]>>
+!P = tensor<?x?x3xf32, #diagram.array<[b, m, n]>>
+func.func @made(%X: !X, %Z: !Z) -> !P {
+  %W = diagram.expand %Z z as [n, k] : !Z -> !W
+  %F = diagram.map (%x = %X : !X) -> !F {
+    %wide = arith.extf %x : bf16 to f32
+    %t = math.tanh %wide : f32
+    diagram.yield %t : f32
+  }
+  %T = diagram.cast %F : !F -> !X
+  %P = diagram.contract %T, %W over [k, l] accumulate f32 : !X, !W -> !P
+  func.return %P : !P
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_a_factor_that_registers_do_not_hold_for_each_index(machine: str) -> None:
+    """A tile of it for each of 48 indices that a group would hold whole: the products are saved, and summed apart."""
+    made = compiled(MADE, machine=machine)
+    for b, length, m in ((2, 70, 33), (1, 1, 1), (2, 0, 5)):
+        made.check({"b": b, "l": length, "m": m})

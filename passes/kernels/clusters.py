@@ -26,7 +26,7 @@ from treadle.passes.kernels.narrow import narrow_product
 from treadle.passes.kernels.phases import phases_of, phases_reached
 from treadle.passes.kernels.roles import Refusal, Roles, must_hold_rows, roles_of
 from treadle.passes.kernels.select_again import select_again
-from treadle.passes.kernels.spread import spread_axes
+from treadle.passes.kernels.spread import made_for_each, spread_axes
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
 from treadle.passes.kernels.wide import judged, wide_pairs
 from treadle.passes.streams.stages import Repairs
@@ -316,8 +316,9 @@ class Clusters:
         self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
     ) -> tuple[str, str] | None:
         """Asked where several products come together, a product joins a reduction, a reduction joins a product that a
-        map spreads along an axis, or anything joins reductions over several axes or of long rows that cannot be fed in
-        pieces: only they hold so much at once, and asking takes time."""
+        map spreads along an axis, or one for each index of whose factor groups make one, or anything joins reductions
+        over several axes or of long rows that cannot be fed in pieces: only they hold so much at once, and asking takes
+        time."""
         products = sum(isinstance(each, ContractOp) for each in ops)
         reduced = {axis for each in ops if isinstance(each, ReduceOp) for axis in each.over_axes}
         brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
@@ -329,8 +330,9 @@ class Clusters:
         return None if reason is None else ("no memory for one kernel", reason)
 
     def _holds_spread(self, ops: frozenset[Operation]) -> bool:
-        """Whether groups hold whole an axis that a map spreads a product along."""
-        if not (spread := spread_axes(part := part_of(ops))):
+        """Whether groups hold whole an axis that a map spreads a product along, or for each index of which they make a
+        factor."""
+        if not (spread := {*spread_axes(part := part_of(ops)), *made_for_each(part)}):
             return False
         roles = roles_of(part, self.limit, repairs=self.repairs)
         return isinstance(roles, Roles) and not roles.whole.keys().isdisjoint(spread)

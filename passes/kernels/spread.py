@@ -32,6 +32,13 @@ def spread_axes(part: Part) -> tuple[str, ...]:
     return tuple(found)
 
 
+def made_for_each(part: Part) -> set[str]:
+    """The axes of factors that a part makes, which their products do not sum: there is a product for each index."""
+    products = [op for op in part.ops if isinstance(op, ContractOp)]
+    made = [(op, value) for op in products for value in op.operands if value.owner in part.ops]
+    return {axis for op, value in made for axis in axes_of(value.type) if axis not in op.over_axes}
+
+
 def subsets(axes: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """None of some axes, each alone, and all: what is tried of them, the fewest first. Of three or more, what lies
     between is not: kernels are timed for each."""
