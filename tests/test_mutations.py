@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import mutant
 import pytest
 from mutated import NOT_APPLIED, Mutator
 from mutations_choice import MUTATIONS as MUTATIONS_CHOICE
@@ -140,9 +141,18 @@ def test_every_pass_has_a_mistake():
     assert {each for each in passes if {each, ELSEWHERE.get(each)}.isdisjoint(files)} == set()
 
 
-def test_without_a_mistake_all_is_well():
-    done = run("mutant.py")
-    assert done.returncode == 0, done.stdout + done.stderr
+PARTS = 12
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_without_a_mistake_all_is_well(part: int):
+    for case in mutant.in_order(None)[part::PARTS]:
+        assert mutant.is_right(case), case
+
+
+def test_without_a_mistake_what_no_law_allows_is_refused():
+    mutant.stay_sound()
+    assert mutant.refuses()
 
 
 @pytest.mark.parametrize("name", some(MUTATIONS))
