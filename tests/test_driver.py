@@ -111,9 +111,10 @@ def test_other_ways_are_measured(environment: dict[str, str], tmp_path: Path) ->
     assert len(shapes) > 1, told[:5]
 
 
-def test_calls_on_arrays_of_numpy_are_repeated(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("of", ["products on a100", "products on h100", "rows"])
+def test_calls_on_arrays_of_numpy_are_repeated(environment: dict[str, str], of: str) -> None:
     """Allocated once for each call, copied, launched and copied back, without asking the program."""
-    done, told = started(environment, str(DRIVER / "again.py"))
+    done, told = started(environment, str(DRIVER / "again.py"), *of.split())
     assert done.returncode == 0, done.stdout + done.stderr
     assert {line.partition(" ")[0] for line in told} == {"launched"}
 

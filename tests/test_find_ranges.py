@@ -115,25 +115,34 @@ def test_what_is_told_of_a_condition(condition: str, within: str, throughout: st
         np.testing.assert_array_equal(wanted, got)
 
 
+BOTH = SUMS.replace("-> !q attributes", "-> (!q, !x) attributes").replace(
+    "  func.return %sum : !q",
+    "  %columns = diagram.reduce add %W over [q] : !S -> !x\n  func.return %sum, %columns : !q, !x",
+)
+BOTH = BOTH.replace("!of_q =", "!x = tensor<?xf32, #diagram.array<[x]>>\n!of_q =")
+"""Of the gradients, say: each stream takes what is told of its own axis."""
+
+
+def of_both() -> list[Any]:
+    random = np.random.default_rng(2)
+    return [random.standard_normal((23, 47)), numbers_of("mixed", 23, random), numbers_of("mixed", 47, random)]
+
+
 def test_both_axes_may_be_summed() -> None:
-    """Of the gradients, say: each stream takes what is told of its own axis."""
-    both = SUMS.replace("-> !q attributes", "-> (!q, !x) attributes").replace(
-        "  func.return %sum : !q",
-        "  %columns = diagram.reduce add %W over [q] : !S -> !x\n  func.return %sum, %columns : !q, !x",
-    )
-    text = both.replace("!of_q =", "!x = tensor<?xf32, #diagram.array<[x]>>\n!of_q =")
-    module = parse_module(text)
+    module = parse_module(BOTH)
     told = module.clone()
     run_passes(told, [ArgSpec(PASS, {"axes": ("x", "q")})])
     (where,) = [op for op in told.walk() if isinstance(op, WhereOp) and op.within is not None]
     assert len(where.names) == 2 + 3 + 3
-    random = np.random.default_rng(2)
-    given = [random.standard_normal((23, 47)), numbers_of("mixed", 23, random), numbers_of("mixed", 47, random)]
-    for wanted, got in zip(*(run_function(each, given).results for each in (module, told)), strict=True):
+    for wanted, got in zip(*(run_function(each, of_both()).results for each in (module, told)), strict=True):
         np.testing.assert_array_equal(wanted, got)
-    for machine in ("a100", "h100"):
-        kernel = treadle.compile(text, machine=machine, passes=[f"{PASS}{{axes=x,q}}"])
-        verify(kernel, given[0].astype(np.float32), *given[1:])
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_kernels_may_sum_both_axes(machine: str) -> None:
+    kernel = treadle.compile(BOTH, machine=machine, passes=[f"{PASS}{{axes=x,q}}"])
+    scores, *numbers = of_both()
+    verify(kernel, scores.astype(np.float32), *numbers)
 
 
 # -- what it is good for -----------------------------------------------------------------------------
@@ -160,13 +169,20 @@ def rewrites(kernel: treadle.Kernel) -> list[str]:
 
 
 def test_long_packed_attention_has_roles() -> None:
-    """A producer knows the ends that another kernel has found; of few keys a search of each group is faster."""
+    """A producer knows the ends that another kernel has found."""
     kernel = treadle.kernel("h q d, h x d, h x e, q, x -> h q e", machine="h100")(packed)
-    long, short = (kernel.compiled(*attention("again", *sizes)) for sizes in ((8, 4100, 4050), (1, 70, 131)))
+    long = kernel.compiled(*attention("again", 8, 4100, 4050))
     assert PASS in rewrites(long)
     assert "warp-specialization" in rewrites(long)
+
+
+def test_short_packed_attention_searches_in_each_group() -> None:
+    """Of few keys that is faster."""
+    kernel = treadle.kernel("h q d, h x d, h x e, q, x -> h q e", machine="h100")(packed)
+    given = attention("again", 1, 70, 131)
+    short = kernel.compiled(*given)
     assert f"decline {PASS}" in rewrites(short)
-    verify(short, *attention("again", 1, 70, 131))
+    verify(short, *given)
 
 
 @pytest.mark.parametrize("order", ORDERS)

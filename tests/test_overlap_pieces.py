@@ -59,12 +59,18 @@ def told(text: str, twice: bool = True) -> list[str]:
     return [step[3] for step in steps if step[0] == "cuda-overlap-pieces"]
 
 
-def test_what_overlaps_is_told() -> None:
-    apart = "2 warpgroups do not meet at the end of a piece"
-    assert told(CAUSAL) == ["%Q_shared has two places, a piece's and the next one's", apart.replace("2", "3")]
-    assert told(CAUSAL, twice=False) == ["%Q_shared comes with the turns of %K_ring", apart.replace("2", "3")]
-    assert told(PRODUCT) == [apart]
-    assert told(LAYER) == ["%bias_ring turns behind those of loops", apart]
+@pytest.mark.parametrize(
+    ("text", "twice", "groups", "others"),
+    [
+        (CAUSAL, True, 3, ["%Q_shared has two places, a piece's and the next one's"]),
+        (CAUSAL, False, 3, ["%Q_shared comes with the turns of %K_ring"]),
+        (PRODUCT, True, 2, []),
+        (LAYER, True, 2, ["%bias_ring turns behind those of loops"]),
+    ],
+    ids=["causal", "causal in one place", "product", "layer"],
+)
+def test_what_overlaps_is_told(text: str, twice: bool, groups: int, others: list[str]) -> None:
+    assert told(text, twice=twice) == [*others, f"{groups} warpgroups do not meet at the end of a piece"]
 
 
 @needs_compiler

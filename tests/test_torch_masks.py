@@ -213,7 +213,7 @@ def test_a_cache_that_grows() -> None:
     )
     counts = torch.arange(24) > torch.tensor([[2], [-1]])
     with torch.no_grad():
-        for length, known in ((2, 5), (1, 7), (1, 8), (3, 11), (3, 13), (3, 12)):
+        for length, known in ((2, 5), (1, 7), (3, 12)):
             given = torch.randn(2, 2, length, 8), torch.randn(2, 2, known, 8), counts[:, : length + known]
             torch.testing.assert_close(made(*given), function(*given), atol=1e-5, rtol=1e-5)
             longer = *given[:2], counts[:, : length + known + 3]

@@ -141,24 +141,28 @@ def test_bits_that_the_device_adds():
     np.testing.assert_array_equal(bits.view(np.float16) - np.float16(1024), EVERY.astype(np.float16))
 
 
+IN_PTX = {
+    **{" ".join(pair): (product(*pair), {"m": 40, "n": 24, "k": 80}) for pair in PAIRS},
+    "widened": (cast("ui8", "f16"), {"n": 256}),
+    "narrowed": (cast("i32", "ui8"), {"n": 33}),
+}
+
+
 @needs_nvcc
 @pytest.mark.parametrize(("machine", "arch"), [("a100", "sm_80"), ("h100", "sm_90a")])
-def test_what_nvcc_makes_of_it_computes_the_same(machine: str, arch: str):
+@pytest.mark.parametrize("case", IN_PTX)
+def test_what_nvcc_makes_of_it_computes_the_same(case: str, machine: str, arch: str):
     """All pairs, and what widens to f16, in the machine for PTX."""
-    for text, sizes in (
-        *((product(*pair), {"m": 40, "n": 24, "k": 80}) for pair in PAIRS),
-        (cast("ui8", "f16"), {"n": 256}),
-        (cast("i32", "ui8"), {"n": 33}),
-    ):
-        made = compiled(text, machine=machine)
-        inputs = made.inputs(sizes)
-        if list(sizes) == ["n"]:
-            inputs = [EVERY if "ui8" in text.partition("->")[0] else np.linspace(-400, 400, 33).astype(np.int32)]
-        else:
-            inputs = [numbers(name, *each.shape) for name, each in zip(_formats(text), inputs, strict=True)]
-        backend = PtxBackend(made.text, kernel_names(made.module), arch, seed=1)
-        results = execute(made.module, list(inputs), backend)
-        assert all(verdict.ok for verdict in verify(made.algorithm, inputs, results, "ptx", sizes=sizes)), text
+    text, sizes = IN_PTX[case]
+    made = compiled(text, machine=machine)
+    inputs = made.inputs(sizes)
+    if list(sizes) == ["n"]:
+        inputs = [EVERY if "ui8" in text.partition("->")[0] else np.linspace(-400, 400, 33).astype(np.int32)]
+    else:
+        inputs = [numbers(name, *each.shape) for name, each in zip(_formats(text), inputs, strict=True)]
+    backend = PtxBackend(made.text, kernel_names(made.module), arch, seed=1)
+    results = execute(made.module, list(inputs), backend)
+    assert all(verdict.ok for verdict in verify(made.algorithm, inputs, results, "ptx", sizes=sizes))
 
 
 def _formats(text: str) -> list[str]:
