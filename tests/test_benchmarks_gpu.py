@@ -143,7 +143,11 @@ def test_large_sizes_are_those_of_persistent_grids(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [*checks.OF_EIGHT_BITS.items(), ("attention_f8", checks.LARGE["attention_f8"])]
+    ("name", "given"),
+    [
+        *checks.OF_EIGHT_BITS.items(),
+        pytest.param("attention_f8", checks.LARGE["attention_f8"], marks=pytest.mark.full),  # twelve million scores
+    ],
 )
 def test_sums_of_fourteen_bits_can_be_verified(name: str, given: tuple[str, ...]) -> None:
     """Else a run on a GPU would tell next to nothing of products of 8 bits: the result is right, and seen to be."""
