@@ -88,10 +88,14 @@ NEEDS = {"pytorch": "registered", "xdsl": "installed"}
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.full] if page == "pytorch" else []) for page in PAGES]
+)
 def test_every_block_runs(
     page: str, folder: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
+    """On an ordinary day tests/test_torch.py and others beside it check what the page about PyTorch shows: its blocks,
+    one of which derives the gradient of a block of a transformer, take as long as those of four other pages."""
     if page in NEEDS:
         request.getfixturevalue(NEEDS[page])
     names: dict[str, Any] = {}
@@ -118,6 +122,7 @@ def run_console(text: str, capsys: pytest.CaptureFixture[str], where: str) -> No
         line, _, shown = command.partition("\n")
         program, *arguments = shlex.split(line)
         assert program in PROGRAMS, f"{where}: {line}"
+        arguments += FEWER.get(arguments[0], [])
         try:
             code = PROGRAMS[program](arguments)
         except SystemExit as stop:
@@ -133,6 +138,9 @@ def stock_driver(arguments: list[str]) -> int:
     xDSLOptMain("", arguments).run()
     return 0
 
+
+FEWER = {"check": ["--cases", "20"]}
+"""What a command is told beside what the page shows, so that it is soon done and says the same."""
 
 PROGRAMS = {"treadle": cli.main, "treadle-opt": opt_main.main, "xdsl-opt": stock_driver}
 
