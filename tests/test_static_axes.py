@@ -13,7 +13,6 @@ from roads import Road, compiled
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import load_module, make_context, parse_module
-from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes.diagram_compose_maps import DiagramComposeMapsPass
 from treadle.runtime.interpreter import entry_function, run_function
@@ -25,9 +24,8 @@ ARRAY = re.compile(r"(tensor<)([?\dx]+)(x\w+, #diagram\.array<\[)([\w, ]+)(\]>>)
 
 
 def axes(path: Path) -> list[str]:
-    function = entry_function(load_module(path))
-    values = [*function.body.block.args, *(result for op in function.body.block.ops for result in op.results)]
-    return sorted({axis for value in values if is_array(value.type) for axis in axes_of(value.type)})
+    """By the text: each process of the tests asks for those of all examples."""
+    return sorted({axis for found in ARRAY.finditer(path.read_text(encoding="utf-8")) for axis in found[4].split(", ")})
 
 
 def without_elements(text: str, empty: str) -> str:
