@@ -35,21 +35,26 @@ def orders(bytes: int, width: int, start: int) -> Iterator[BoxOrder]:
                 yield BoxOrder(rows, columns, inside, 1, inside[0] + beyond, start, width, bytes)
 
 
-@pytest.mark.parametrize("bytes", [1, 2])
-@pytest.mark.parametrize("start", [0, 4, 8, 12, 3, 7])
-def test_no_way_has_fewer_sectors(start: int, bytes: int) -> None:
-    for width in (16 // bytes, 8 // bytes, 4 // bytes, 1):
-        if start % width:
-            continue
-        for order in orders(bytes, width, start):
-            dealt = list(order.requests())
-            moved = [at + i for request in dealt for at in request for i in range(width)]
-            every = product(*map(range, order.inside))
-            wanted = sorted(row * order.row_stride + column * order.column_stride for row, column in every)
-            assert sorted(moved) == wanted
-            asked = sum(len({(start + at) * bytes // 32 for at in request}) for request in dealt)
-            assert asked == len({(start + at) * bytes // 32 for at in wanted}), order
-            assert all(len(request) <= 32 for request in dealt)
+STARTED = [
+    (start, bytes, width)
+    for start in (0, 4, 8, 12, 3, 7)
+    for bytes in (1, 2)
+    for width in (16 // bytes, 8 // bytes, 4 // bytes, 1)
+    if start % width == 0
+]
+
+
+@pytest.mark.parametrize(("start", "bytes", "width"), STARTED)
+def test_no_way_has_fewer_sectors(start: int, bytes: int, width: int) -> None:
+    for order in orders(bytes, width, start):
+        dealt = list(order.requests())
+        moved = [at + i for request in dealt for at in request for i in range(width)]
+        every = product(*map(range, order.inside))
+        wanted = sorted(row * order.row_stride + column * order.column_stride for row, column in every)
+        assert sorted(moved) == wanted
+        asked = sum(len({(start + at) * bytes // 32 for at in request}) for request in dealt)
+        assert asked == len({(start + at) * bytes // 32 for at in wanted}), order
+        assert all(len(request) <= 32 for request in dealt)
 
 
 def shifted(array: Any, by: int) -> Any:
@@ -140,11 +145,11 @@ def test_lines_that_are_not_dealt_by_sectors(view: str) -> None:
         assert verdict.ok, verdict
 
 
-def test_which_copies_are_dealt_so() -> None:
+@pytest.mark.parametrize(("name", "all_are"), [("attention_causal", True), ("attention_paged", False)])
+def test_which_copies_are_dealt_so(name: str, all_are: bool) -> None:
     """All by lanes of a kernel with roles for arrays without tensor maps; those whose rows data choose are not."""
-    for name, all_are in (("attention_causal", True), ("attention_paged", False)):
-        module = parse_module((programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"))
-        run_pipeline(module, Options(arch="sm_90a"))
-        copies = [op for op in module.walk() if isinstance(op, cuda.CopyOp) and op.asynchronous is not None]
-        assert copies
-        assert all(map(is_ordered, copies)) == all_are
+    module = parse_module((programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"))
+    run_pipeline(module, Options(arch="sm_90a"))
+    copies = [op for op in module.walk() if isinstance(op, cuda.CopyOp) and op.asynchronous is not None]
+    assert copies
+    assert all(map(is_ordered, copies)) == all_are

@@ -188,10 +188,10 @@ def test_a_cluster_reads_once_what_its_blocks_read_alike(text: str, alike: str, 
 
 
 @needs_compiler
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("section", [0, 2])
-def test_products_of_clusters_in_any_order(section: int) -> None:
-    for seed in range(3):
-        execute(made(PRODUCT, 2, section), {"m": 300, "n": 1000, "k": 264}, seed)
+def test_products_of_clusters_in_any_order(section: int, seed: int) -> None:
+    execute(made(PRODUCT, 2, section), {"m": 300, "n": 1000, "k": 264}, seed)
 
 
 @needs_compiler

@@ -46,10 +46,11 @@ def test_what_is_kept_is_what_is_chosen_anew(name: str, monkeypatch: pytest.Monk
     assert chosen(text) == first
 
 
-def test_another_size_and_another_machine_are_asked_anew() -> None:
+@pytest.mark.parametrize(("machine", "keys"), [("h100", 333), ("a100", 30000)])
+def test_another_size_and_another_machine_are_asked_anew(machine: str, keys: int) -> None:
     """Whatever was kept before, the choice is that of a process that kept nothing."""
     text = (EXAMPLES / "attention.mlir").read_text()
-    programs = [(text, "a100"), (text, "h100"), (text.replace("x = 333", "x = 30000"), "a100")]
+    programs = [(text, "a100"), (text.replace("x = 333", f"x = {keys}"), machine)]
     after_others = [chosen(*program) for program in programs]
     assert len({*after_others}) == len(programs)
     for program, found in zip(programs, after_others, strict=True):

@@ -86,7 +86,8 @@ def attended(Q, K, V, kept):  # type: ignore[no-untyped-def]
     return powers / np.maximum(powers.sum(1, keepdims=True), 1e-30) @ V.astype(float)
 
 
-def test_attention_to_blocks_of_a_table_and_to_distances_of_another() -> None:
+@pytest.mark.parametrize(("queries", "keys"), [(70, 150), (1, 1), (33, 65)])
+def test_attention_to_blocks_of_a_table_and_to_distances_of_another(queries: int, keys: int) -> None:
     @treadle.kernel("q d, x d, x e, m n, r -> q e")
     def sparse(Q, K, V, table, near):
         S = tl.contract(Q, K, over="d") * 0.125
@@ -94,14 +95,13 @@ def test_attention_to_blocks_of_a_table_and_to_distances_of_another() -> None:
         return tl.contract(tl.softmax(tl.keep(S, seen, table=table, near=near), over="x"), V, over="x")
 
     dice = np.random.default_rng(0)
-    for queries, keys in ((70, 150), (1, 1), (33, 65)):
-        Q, K, V = (dice.standard_normal((n, 64)).astype(np.float16) for n in (queries, keys, keys))
-        table = dice.integers(0, 3, (-(-queries // 16), -(-keys // 24))).astype(np.int32)
-        near = dice.integers(0, 2, 40).astype(np.int32)
-        q, x = np.indices((queries, keys))
-        at, blocks = x - q + 3, table[q // 16, x // 24]
-        kept = (blocks == 1) | (blocks == 2) & (at >= 0) & (at < 40) & (near[at.clip(0, 39)] > 0)
-        assert np.abs(sparse(Q, K, V, table, near) - attended(Q, K, V, kept)).max() < 1e-2
+    Q, K, V = (dice.standard_normal((n, 64)).astype(np.float16) for n in (queries, keys, keys))
+    table = dice.integers(0, 3, (-(-queries // 16), -(-keys // 24))).astype(np.int32)
+    near = dice.integers(0, 2, 40).astype(np.int32)
+    q, x = np.indices((queries, keys))
+    at, blocks = x - q + 3, table[q // 16, x // 24]
+    kept = (blocks == 1) | (blocks == 2) & (at >= 0) & (at < 40) & (near[at.clip(0, 39)] > 0)
+    assert np.abs(sparse(Q, K, V, table, near) - attended(Q, K, V, kept)).max() < 1e-2
     (verdict,) = sparse.compiled(Q, K, V, table, near).verify(Q, K, V, table, near)
     assert verdict.ok, verdict
 

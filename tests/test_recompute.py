@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import treadle
 import treadle.language as tl
-from roads import compiled
+from roads import Road, compiled
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram.array import axes_of
@@ -77,8 +78,7 @@ def test_gradients_are_autograds() -> None:
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize("sizes", [{"q": 70, "x": 131}, {"q": 1, "x": 33}, {"q": 129, "x": 1}])
 def test_attention_backward_runs_at_any_size(sizes: dict[str, int], machine: str) -> None:
-    road = compiled(BACKWARD.read_text(), machine=machine)
-    every = {"b": 1, "h": 2, **sizes}
+    road, every = road_of(BACKWARD.read_text(), machine), {"b": 1, "h": 2, **sizes}
     for verdict in road.verdicts(road.inputs(every, 3), every):
         assert verdict.ok, verdict
 
@@ -94,15 +94,19 @@ def test_what_begins_a_stream_is_kept_apart_where_that_saves_time() -> None:
     assert not [axes for axes in saved(kernels) if {"q", "x"} <= {*axes}]
 
 
+@cache
+def road_of(text: str, machine: str) -> Road:
+    return compiled(text, machine=machine)
+
+
 @needs_compiler
 @pytest.mark.parametrize("format", ["f16", "bf16"])
-def test_long_gradients_at_odd_sizes(format: str) -> None:
-    road = compiled(LONG.replace("xf16", f"x{format}"), machine="h100")
+@pytest.mark.parametrize(("q", "x"), [(70, 200), (129, 33)])
+def test_long_gradients_at_odd_sizes(q: int, x: int, format: str) -> None:
+    road, sizes = road_of(LONG.replace("xf16", f"x{format}"), "h100"), {"b": 1, "h": 1, "q": q, "x": x}
     assert len(road.kernels) >= 3
-    for q, x in ((70, 200), (129, 33)):
-        sizes = {"b": 1, "h": 1, "q": q, "x": x}
-        for verdict in road.verdicts(road.inputs(sizes, 4), sizes):
-            assert verdict.ok, verdict
+    for verdict in road.verdicts(road.inputs(sizes, 4), sizes):
+        assert verdict.ok, verdict
 
 
 HEAD = """

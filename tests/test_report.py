@@ -244,18 +244,24 @@ def test_rows_that_are_no_whole_sectors() -> None:
         assert not any("overlap" in line for line in alignment_lines(kernel))
 
 
-def test_what_rows_in_registers_cost() -> None:
-    """Where a lane keeps its own neighbours, rows go through shared memory for narrower vectors, and no sector is asked
-    for again; a number that each warp needs beside products is: the report says how often."""
-    kernels: dict[str, KernelOp] = {}
-    for name in ("softmax", "attention_sink", "attention_lengths"):
-        module = parse_module((programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"))
-        run_pipeline(module, Options(arch="sm_80"))
-        (kernels[name],) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
-    for name in ("softmax", "attention_sink"):
-        assert all(each.traffic.is_fewest for each in variants(kernels[name]))
-        assert not any("the fewest are" in line for line in alignment_lines(kernels[name]))
-    kernel = kernels["attention_lengths"]
+def kernel_of(example: str) -> KernelOp:
+    module = parse_module((programs.EXAMPLES / f"{example}.mlir").read_text(encoding="utf-8"))
+    run_pipeline(module, Options(arch="sm_80"))
+    (kernel,) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
+    return kernel
+
+
+@pytest.mark.parametrize("example", ["softmax", "attention_sink"])
+def test_rows_in_registers_cost_no_sector_again(example: str) -> None:
+    """Where a lane keeps its own neighbours, rows go through shared memory for narrower vectors."""
+    kernel = kernel_of(example)
+    assert all(each.traffic.is_fewest for each in variants(kernel))
+    assert not any("the fewest are" in line for line in alignment_lines(kernel))
+
+
+def test_what_numbers_in_registers_cost() -> None:
+    """A number that each warp needs beside products is asked for again: the report says how often."""
+    kernel = kernel_of("attention_lengths")
     moved = variants(kernel)[-1].traffic
     assert moved.sectors > moved.fewest_sectors
     *_, any_strides, why = list(alignment_lines(kernel))
@@ -265,24 +271,22 @@ def test_what_rows_in_registers_cost() -> None:
     )
 
 
-def test_what_boxes_cost() -> None:
+@pytest.mark.parametrize(("d", "is_fewest"), [(64, True), (128, False)])
+def test_what_boxes_cost(d: int, is_fewest: bool) -> None:
     """Rows of 256 bytes come in two boxes, which share a sector where rows begin in the middle of one; rows of 128 in
     one."""
-    for d, is_fewest in ((64, True), (128, False)):
-        module = parse_module(programs.attention(d))
-        run_pipeline(module, Options(arch="sm_90a"))
-        kernel = next(op for op in module.body.block.ops if isinstance(op, KernelOp))
-        by_lanes = next(
-            op for op in module.walk() if isinstance(op, KernelOp) and op.sym_name.data.endswith("by_lanes")
-        )
-        (entry,) = variants(kernel)
-        lines = list(alignment_lines(kernel))
-        assert all(each.traffic.is_fewest for each in variants(by_lanes))
-        assert not any("loaded: " in line for line in alignment_lines(by_lanes))
-        assert entry.boxes.is_fewest == is_fewest
-        assert f"{entry.boxes.requests} tensor copies, {entry.boxes.sectors:,} sectors" in lines[0]
-        assert any("boxes have at most 128 bytes" in line for line in lines) != is_fewest
-        assert ("the fewest of boxes (" in lines[0]) != is_fewest
+    module = parse_module(programs.attention(d))
+    run_pipeline(module, Options(arch="sm_90a"))
+    kernel = next(op for op in module.body.block.ops if isinstance(op, KernelOp))
+    by_lanes = next(op for op in module.walk() if isinstance(op, KernelOp) and op.sym_name.data.endswith("by_lanes"))
+    (entry,) = variants(kernel)
+    lines = list(alignment_lines(kernel))
+    assert all(each.traffic.is_fewest for each in variants(by_lanes))
+    assert not any("loaded: " in line for line in alignment_lines(by_lanes))
+    assert entry.boxes.is_fewest == is_fewest
+    assert f"{entry.boxes.requests} tensor copies, {entry.boxes.sectors:,} sectors" in lines[0]
+    assert any("boxes have at most 128 bytes" in line for line in lines) != is_fewest
+    assert ("the fewest of boxes (" in lines[0]) != is_fewest
 
 
 # -- machine code --------------------------------------------------------------------------------------

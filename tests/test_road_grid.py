@@ -91,8 +91,9 @@ def file(path: str) -> Road:
     return compiled((ROOT / path).read_text())
 
 
-def test_softmax_of_rows() -> None:
-    for row, x in product((1, 3, 77), (1, 2, 31, 32, 33, 127, 128, 129, 1000, 1023, 4097)):
+@pytest.mark.parametrize("row", [1, 3, 77])
+def test_softmax_of_rows(row: int) -> None:
+    for x in (1, 2, 31, 32, 33, 127, 128, 129, 1000, 1023, 4097):
         file("examples/softmax.mlir").check({"row": row, "x": x})
 
 

@@ -41,23 +41,32 @@ def orders(bytes: int, width: int) -> Iterator[RunOrder]:
                 yield RunOrder(rows, columns, (rows - 1, columns), 1, rows - 1 + beyond, width, bytes)
 
 
-@pytest.mark.parametrize("bytes", [1, 2, 4])
-@pytest.mark.parametrize("starts", [(0,), (0, 1), (1, 2, 4, 3), (4, 0, 8), tuple(range(CHUNK + 9))])
-def test_no_way_has_fewer_sectors(starts: tuple[int, ...], bytes: int) -> None:
-    for width in {max(16 // bytes, 1), max(8 // bytes, 1), max(4 // bytes, 1), 1}:
-        for order in orders(bytes, width):
-            least = min(order.inside[0], max(order.rows - 1, 1))
-            runs = [((i << 20) + start * width, (order.inside[0], least)[i % 2]) for i, start in enumerate(starts)]
-            dealt = list(order.requests(runs))
-            wanted = sorted(
-                start + row * order.row_stride + column * order.column_stride
-                for start, rows in runs
-                for row, column in product(range(rows), range(order.inside[1]))
-            )
-            assert sorted(at + i for request in dealt for at in request for i in range(width)) == wanted
-            asked = sum(len({at * bytes // 32 for at in request}) for request in dealt)
-            assert asked == len({at * bytes // 32 for at in wanted}), order
-            assert all(len(request) <= 32 for request in dealt)
+STARTS = [(0,), (0, 1), (1, 2, 4, 3), (4, 0, 8), tuple(range(CHUNK + 9))]
+FEW, MANY = (), pytest.mark.full
+"""More runs than lanes, element by element, take a minute: on an ordinary day there are fewer, or vectors."""
+CASES = [
+    pytest.param(starts, width, bytes, marks=MANY if width == 1 and len(starts) > CHUNK else FEW)
+    for bytes in (1, 2, 4)
+    for width in sorted({16 // bytes, 8 // bytes, 4 // bytes, 1})
+    for starts in STARTS
+]
+
+
+@pytest.mark.parametrize(("starts", "width", "bytes"), CASES)
+def test_no_way_has_fewer_sectors(starts: tuple[int, ...], width: int, bytes: int) -> None:
+    for order in orders(bytes, width):
+        least = min(order.inside[0], max(order.rows - 1, 1))
+        runs = [((i << 20) + start * width, (order.inside[0], least)[i % 2]) for i, start in enumerate(starts)]
+        dealt = list(order.requests(runs))
+        wanted = sorted(
+            start + row * order.row_stride + column * order.column_stride
+            for start, rows in runs
+            for row, column in product(range(rows), range(order.inside[1]))
+        )
+        assert sorted(at + i for request in dealt for at in request for i in range(width)) == wanted
+        asked = sum(len({at * bytes // 32 for at in request}) for request in dealt)
+        assert asked == len({at * bytes // 32 for at in wanted}), order
+        assert all(len(request) <= 32 for request in dealt)
 
 
 # -- as the emulator counts it -------------------------------------------------------------------------
@@ -108,14 +117,14 @@ def test_pages(page: int, h: int, machine: str, view: str) -> None:
 
 
 @needs_compiler
-def test_columns_of_a_page_that_are_neighbours() -> None:
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_columns_of_a_page_that_are_neighbours(machine: str) -> None:
     """Positions of a page lie together: lines are columns, as many as a page has are neighbours."""
     sizes = {"b": 2, "q": 9, "h": 1, "g": 1, "p": 28, "m": 7}
-    for machine in ("a100", "h100"):
-        road = made(paged(order="p h d s"), machine)
-        for way in (np.asarray, partial(shifted, by=1), partial(wider, by=3)):
-            query, keys, values, table, length, past = road.inputs(sizes)
-            check(road, (query, way(keys), way(values), apart(table), length, past), sizes)
+    road = made(paged(order="p h d s"), machine)
+    for way in (np.asarray, partial(shifted, by=1), partial(wider, by=3)):
+        query, keys, values, table, length, past = road.inputs(sizes)
+        check(road, (query, way(keys), way(values), apart(table), length, past), sizes)
 
 
 @needs_compiler

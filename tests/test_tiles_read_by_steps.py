@@ -94,8 +94,9 @@ SIZES = {"b": 1, "h": 1, "q": 128, "x": 1024}
 
 
 @needs_compiler
-def test_any_order_of_completion() -> None:
-    for seed in range(8):
+@pytest.mark.parametrize("first", range(0, 8, 2))
+def test_any_order_of_completion(first: int) -> None:
+    for seed in (first, first + 1):
         assert run(SIZES, seed) == (["attention_bias_kernel_specialised"], True)
 
 
