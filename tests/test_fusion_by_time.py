@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import pytest
 import random_prefixes
@@ -166,6 +167,7 @@ def text(program: treadle.language.NamedKernel, formats: list[str], sizes: Sizes
     return str(program.trace(formats, dict(sizes), {*program.static, *fixed}))
 
 
+@lru_cache(maxsize=8)
 def scheduled(source: str, machine: str) -> ModuleOp:
     module = parse_module(source)
     run_pipeline(module, Options(machine=machine), last=LAST_DECORATING_PASS)
@@ -363,7 +365,8 @@ def test_few_rows_of_fixed_sizes_are_cut_where_holding_them_takes_longer(machine
     assert len(kernels(module)) == 3
 
 
-RANDOM = range(30000, 30040)
+RANDOM = [range(start, start + 10) for start in range(30000, 30040, 10)]
+"""Of each ten the first program that has a cut is run."""
 
 
 def fewest_for_most(
@@ -379,9 +382,9 @@ def some_sizes(function: FuncOp) -> Sizes:
 
 
 @needs_compiler
-def test_any_cut_that_is_tried_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", RANDOM, ids=lambda seeds: str(seeds.start))
+def test_any_cut_that_is_tried_computes_the_same(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     """Random programs, small as they are, with every cut made that may be tried, through all levels."""
-    cut = Counter[int]()
     limits = {"WIDEST": 1, "SLOWEST": 10**9, "MORE_MEMORY": 10**9}
     for name, value in limits.items():
         monkeypatch.setattr(proposals, name, value)
@@ -393,9 +396,8 @@ def test_any_cut_that_is_tried_computes_the_same(monkeypatch: pytest.MonkeyPatch
         text = random_program(seed)
         module = parse_module(text) if text is not None else ModuleOp([])
         run_pipeline(module, Options(machine="h100"), last="fusion")
-        cut[seed] = sum(len(cuts_of(function)) for function in functions(module))
-        return cut[seed] > 0
+        return any(cuts_of(function) for function in functions(module))
 
-    seeds = [seed for seed in RANDOM if tried(seed)][:4]
-    assert len(seeds) == 4
-    assert [random_prefixes.check(seed, Counter()) for seed in seeds] == [None] * 4
+    seed = next(filter(tried, seeds), None)
+    assert seed is not None
+    assert random_prefixes.check(seed, Counter()) is None
