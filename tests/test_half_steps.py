@@ -133,10 +133,12 @@ func.func @product(%A: {type(left)}, %B: {type(right)}) -> {made}
 LAYOUTS = Path(__file__).parents[1] / "docs/layouts.md"
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.skipif(find_disassembler() is None, reason="cuobjdump is not installed")
 def test_the_table_of_the_documentation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the tool tells now, of the compiler that the table names."""
+    """What the tool tells now, of the compiler that the table names. On an ordinary day `test_compile_report` of
+    tests/test_report.py reads the same lines of another kernel."""
     page = LAYOUTS.read_text(encoding="utf-8")
     table = page[page.index("| attention, heads of 40, A100") :].split("\n\n")[0]
     release = re.search(r"nvcc (\S+) ", table)
