@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,6 +86,22 @@ def compiled(text: str, **options: Any) -> Road:
     module = algorithm.clone()
     run_pipeline(module, Options(**options))
     return Road(algorithm, module, print_cuda(module))
+
+
+def main_entry(text: str) -> str:
+    """A printed file without the entries for arrays that are aligned to less: nvcc compiles each by itself."""
+    first, *others = re.split(r'(?=^extern "C" __global__)', text, flags=re.MULTILINE)
+    kept = others[0]
+    return first + kept[: kept.index("\n}\n") + 3]
+
+
+def alone(printed: str, ending: str = "_specialised") -> str:
+    """A printed file with the entries whose names end so, as a regular expression has it: others would only be
+    compiled."""
+    for each in re.findall(r'(?ms)^extern "C" __global__ .*?^}\n', printed):
+        name = re.findall(r"(\w+)\(", each.splitlines()[0])[-1]
+        printed = printed if re.search(f"{ending}$", name) else printed.replace(each, "")
+    return printed
 
 
 def array(format: str, **sizes: int | None) -> str:

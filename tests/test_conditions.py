@@ -346,11 +346,11 @@ def test_tiles_of_other_sequences_are_not_visited(machine: str, kind: str, keys:
 def test_the_emulator_moves_what_sequences_need():
     """Four sequences one after another: about a fourth of the bytes of keys and values."""
     made = compiled((EXAMPLES / "attention_packed.mlir").read_text(), machine="a100")
-    sizes = {"b": 1, "h": 1, "q": 1024, "x": 1024}
+    sizes = {"b": 1, "h": 1, "q": 512, "x": 512}
     arrays = made.inputs(sizes, 0)[:3]
     loaded: list[int] = []
     for count in (1, 4):
-        of = np.repeat(np.arange(count, dtype=np.int32), 1024 // count)
+        of = np.repeat(np.arange(count, dtype=np.int32), 512 // count)
         execution = HostExecution(made.module, made.backend())
         execution.run(entry_function(made.module), [*arrays, of, of])
         loaded.append(execution.launches[0].report.bytes_loaded)

@@ -11,6 +11,7 @@ import pytest
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
+from roads import main_entry
 from treadle.compiler.gates import (
     Code,
     KernelReport,
@@ -308,13 +309,6 @@ def program(name: str, width: int) -> str:
         return programs.matmul({**LARGE, "k": width})
     sizes = LONG | ({"h": 4, "g": 4} if name == "attention_gqa" else {})
     return programs.attention(width, sizes, example=name)
-
-
-def main_entry(text: str) -> str:
-    """A printed file without the entries for arrays that are aligned to less: nvcc compiles each by itself."""
-    first, *others = re.split(r'(?=^extern "C" __global__)', text, flags=re.MULTILINE)
-    kept = others[0]
-    return first + kept[: kept.index("\n}\n") + 3]
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from test_int8 import product
 
-from roads import Road, array, compiled
+from roads import Road, alone, array, compiled
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.primitives import source
 from treadle.compiler.primitives.wgmma import WIDTHS_OF_INTEGERS
@@ -329,7 +329,7 @@ def test_what_nvcc_makes_of_it_computes_the_same(text: str, seed: int):
     sizes = {"m": 70, "n": 48, "k": 272} if "%A" in text else {"q": 70, "x": 144}
     inputs = made.inputs(sizes, seed)
     plain = [given if isinstance(given, np.ndarray) else np.asarray(given).item() for given in inputs]
-    backend = PtxBackend(made.text, kernel_names(made.module), "sm_90a", seed=seed)
+    backend = PtxBackend(alone(made.text), kernel_names(made.module), "sm_90a", seed=seed)
     results = execute(made.module, plain, backend)
     assert all(verdict.ok for verdict in verify(made.algorithm, inputs, results, "ptx", sizes=sizes))
     assert "_specialised" in backend.variants[-1]

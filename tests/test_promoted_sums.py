@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from roads import Road, array, matmul
+from roads import Road, array, main_entry, matmul
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.levels.memory import footprint
 from treadle.compiler.cost.reading.plans import plan_of
@@ -288,7 +288,7 @@ def test_machine_code_adds_as_often_as_the_model_says() -> None:
     text = rounded_product("f16", 4096)
     module = parse_module(text)
     run_passes(module, specs())
-    cubin = compile_cubin(print_cuda(module), "sm_90a")
+    cubin = compile_cubin(main_entry(print_cuda(module)), "sm_90a")
     found, *_ = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
     _, plan, _ = lowered(text, None)
     assert found.kernel.endswith("_specialised")

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from benchmarking import benchmark
+from roads import main_entry
 from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.derivation.replay import read_derivation, read_overrides
 from treadle.compiler.errors import TreadleError
@@ -252,7 +253,7 @@ def test_the_emulator_knows_with_how_many_registers_blocks_begin(blocks: int, to
 @pytest.mark.parametrize(("text", "resident"), SEVERAL)
 def test_ptxas_holds_as_many_blocks_and_spills_nothing(text: str, resident: int) -> None:
     module = compiled(text)
-    cubin = compile_cubin(print_cuda(module), H100.arch)
+    cubin = compile_cubin(main_entry(print_cuda(module)), H100.arch)
     name = sharing_kernel(module).sym_name.data
     (found,) = (
         each for each in report_kernels(module, cubin.resources, codes_of_cubin(cubin.path)) if each.kernel == name
