@@ -27,6 +27,8 @@ from treadle.passes.grids.sharing import numbers_of_host, sharing
 from treadle.passes.grids.tile_order import TileOrder, Told, check_section
 from treadle.passes.warps.laws import Reason
 
+SECOND = "a block takes a second piece where there are more pieces than processors"
+
 
 @dataclass(frozen=True)
 class CudaPersistPass(ModulePass):
@@ -181,8 +183,8 @@ class CudaPersistPass(ModulePass):
         """Why each piece is to have a block of its own, though blocks could take several."""
         if self.turns is not None:
             asked = Reason("each piece may have a block of its own", "so it was asked for: turns=false")
-            return None if self.turns else asked
-        reason = _too_few(pieces, kernel, machine) or _decided(kernel)
+            return _only(kernel) if self.turns else asked
+        reason = _too_few(pieces, kernel, machine) or _decided(kernel) or _only(kernel)
         if turns_of(kernel) is None or pieces is None:
             decide(kernel, turns=reason is None)
         return reason
@@ -217,11 +219,17 @@ def _decided(kernel: cuda.KernelOp) -> Reason | None:
 
 def _too_few(pieces: int | None, kernel: cuda.KernelOp, machine: Machine) -> Reason | None:
     """Turns that were decided stay, for few pieces as well: a derivation makes the same kernel at any size."""
-    law = "a block takes a second piece where there are more pieces than processors"
     if pieces is None:
-        return Reason(law, "how many pieces there are is not known")
+        return Reason(SECOND, "how many pieces there are is not known")
     fits = not turns_of(kernel) and pieces <= machine.sms
-    return Reason(law, f"{pieces} pieces, {machine.sms} processors") if fits else None
+    return Reason(SECOND, f"{pieces} pieces, {machine.sms} processors") if fits else None
+
+
+def _only(kernel: cuda.KernelOp) -> Reason | None:
+    """Whether no block asks which piece it has."""
+    return (
+        None if number_of_unit(kernel) is not None else Reason(SECOND, "there is one piece, whatever a launch brings")
+    )
 
 
 def _told(order: TileOrder, kernel: cuda.KernelOp) -> str:

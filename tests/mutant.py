@@ -99,6 +99,11 @@ DEPTHS: dict[str, tuple[str, ...]] = {
     "tests/programs/summed_products.mlir": ("b", "k"),
 }
 """Programs of which two axes that a product sums over become one."""
+COPIED: dict[str, tuple[str, ...]] = {
+    "tests/programs/product_of_patches.mlir": ("i", "j", "c"),
+    "tests/programs/sums_over_three_axes.mlir": ("a", "b", "k"),
+}
+"""Programs of which operands are copied, so that a product sums these side by side."""
 READ_BEFORE: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_a_product.mlir": ("P", "R")}
 """Programs of which arrays are read before they are made."""
 FOUND: dict[str, tuple[str, ...]] = {
@@ -123,6 +128,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ),
     ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
     ("examples/matmul.mlir", "diagram-merge-depths", {"axes": ("m", "k")}, "no product sums over axis 'm' and another"),
+    ("examples/matmul.mlir", "diagram-copy-operands", {"axes": ("m", "k")}, "no product sums over axis 'm' and others"),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
@@ -190,6 +196,7 @@ TRANSPOSE = "hierarchy-transpose-arrays"
 TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
+COPY_OPERANDS = "diagram-copy-operands"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
 LARGEST = 24
@@ -234,6 +241,7 @@ def in_order(first: str | None) -> list[Case]:
     everything += [
         (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_DEPTHS, {"axes": axes})) for path, axes in DEPTHS.items()
     ]
+    everything += [(path, ({},), Options(), ArgSpec(COPY_OPERANDS, {"axes": axes})) for path, axes in COPIED.items()]
     everything += [
         (path, ({}, {"t": 1}), Options(), ArgSpec(BUBBLE_UP_READS, {"arrays": names}))
         for path, names in READ_BEFORE.items()

@@ -103,6 +103,11 @@ MUTATIONS: dict[str, Mutation] = {
         "self.number: remainder(self.whole, self.count),",
         "self.number: Linear({}),",
     ),
+    "copy operands: what lies apart is one axis": (
+        "passes/products/copied",
+        "axes.index(second) == axes.index(first) + 1",
+        "bool(axes)",
+    ),
     "bubble: a position is the first": (
         "passes/reads/bubble",
         "number = FillOp(IntegerAttr(form.constant, i32), type)",

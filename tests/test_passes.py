@@ -35,6 +35,7 @@ PASSES = (
     "diagram-reassociate",
     "diagram-bubble-up-reads",
     "diagram-compose-maps",
+    "diagram-copy-operands",
     "diagram-merge-free-axes",
     "diagram-merge-depths",
     "diagram-find-ranges",

@@ -22,6 +22,7 @@ NAMES = (
     "diagram-hoist-factors",
     "diagram-bubble-up-reads",
     "diagram-compose-maps",
+    "diagram-copy-operands",
     "diagram-merge-free-axes",
     "diagram-merge-depths",
     "diagram-find-ranges",
@@ -43,6 +44,7 @@ NAMES = (
 OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "hierarchy-split-streams": {"parts": (2,)},
     "cuda-cluster": {"size": (2,)},
+    "diagram-copy-operands": {"axes": ("a", "b", "k"), "operands": ("A",)},
     "diagram-merge-depths": {"axes": ("b", "k")},
     "diagram-bubble-up-reads": {"arrays": ("P",)},
     "diagram-find-ranges": {"axes": ("x",)},

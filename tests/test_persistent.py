@@ -23,6 +23,7 @@ from xdsl.ir import Block, Operation
 from xdsl.rewriter import Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
+import treadle
 from benchmarking import benchmark
 from roads import array, compiled
 from treadle.compiler.cost import Estimate, choose, estimate, footprint, plan_of, sizes_of_kernel, sketch_of
@@ -576,3 +577,11 @@ def test_pieces_that_are_alike_have_no_busiest_processor() -> None:
     (kernel,) = (op for op in decorated(ATTENTION).walk() if isinstance(op, KernelOp))
     sizes = {"b": 2, "h": 16, "q": 2048, "x": 1024, "d": 64, "e": 64}
     assert uneven_share(plan_of(kernel), load_machine("h100"), sizes, 1, True, None) == 0
+
+
+def test_one_piece_is_no_row_of_pieces() -> None:
+    """Though its turns were decided, as a derivation says them at any size: no block asks which piece it has."""
+    overrides = ['hierarchy-choose-sizes{group="m=64,n=64" stream="k=64" warps="m=4" turns=1}']
+    sizes = {"m": 64, "n": 64, "k": 512}
+    kernel = treadle.compile(programs.matmul(sizes), machine="h100", sizes=sizes, passes=overrides)
+    assert "there is one piece, whatever a launch brings" in kernel.cuda

@@ -27,7 +27,11 @@ def fastest_of(
         left = times(fewer) if fewer else before
         if left <= least:
             chosen, least = fewer, left
-    told = f"estimated {least[0]:.3g} us, {before[0]:.3g} us as it is"
-    if longer:
-        told = f"{told}; at {sizes_text(longer)} {least[1]:.3g} us, {before[1]:.3g} us"
+    told = times_text(least, before, longer)
     return (chosen if least[0] < inf and is_faster(least, before, worth) else ()), told
+
+
+def times_text(times: Times, before: Times, longer: Mapping[str, int]) -> str:
+    """What was estimated with a rewrite and before it; `longer`: the long axes."""
+    told = f"estimated {times[0]:.3g} us, {before[0]:.3g} us as it is"
+    return f"{told}; at {sizes_text(longer)} {times[1]:.3g} us, {before[1]:.3g} us" if longer else told

@@ -55,7 +55,7 @@ def depths_in(function: func.FuncOp) -> list[Depth]:
 
 def of_unknown_sizes(function: func.FuncOp) -> list[tuple[str, ...]]:
     """The axes of products that sum over several, of none of which the size is known."""
-    found = ((op, *_summed(op)) for op in function.body.block.ops)
+    found = ((op, *summed(op)) for op in function.body.block.ops)
     return [
         tuple(axes)
         for op, product, axes in found
@@ -68,7 +68,7 @@ def _is_unknown(factor: SSAValue, axes: Sequence[str]) -> bool:
 
 
 def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
-    product, both = _summed(op)
+    product, both = summed(op)
     if product is None or not all(map(_can_be_read, (product.lhs, product.rhs))):
         return None
     sizes, bytes = sizes_of(product.lhs.type), FORMAT_BYTES[str(format_of(product.lhs.type))]
@@ -87,7 +87,7 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
     return Depth(op.results[0], outer, inner, pieces[inner])
 
 
-def _summed(op: Operation) -> tuple[ContractOp | None, list[str]]:
+def summed(op: Operation) -> tuple[ContractOp | None, list[str]]:
     """The product that an operation is, or sums, and the axes of both factors along which."""
     product, over = _product_of(op)
     if product is None:
@@ -257,3 +257,6 @@ def _axes_near(op: Operation) -> set[str]:
     assert isinstance(block, Block)
     values = [*block.args, *(result for each in block.ops for result in each.results)]
     return {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
+
+
+__all__ = ["Depth", "depths_in", "fastest_depths", "merge_depth", "of_unknown_sizes", "summed"]
