@@ -83,7 +83,11 @@ def test_a_product_is_not_copied_for_less_than_it_saves() -> None:
     text = THREE.replace("[a, m, b, k]", "[m, a, b, k]").replace("[b, a, k, n]", "[a, b, k, n]")
     assert copied(treadle.compile(text, machine="h100")) == []  # they lie side by side as it is
     weights = np.zeros((4, 16, 2048, 128), np.float16), np.zeros((4, 2048, 2048), np.float16)
-    kernel = treadle.kernel("b h t d, b t o -> h d o", machine="h100")(lambda X, Y: tl.contract(X, Y, over="b t"))
+
+    def product(X: Any, Y: Any) -> Any:
+        return tl.contract(X, Y, over="b t")
+
+    kernel = treadle.kernel("b h t d, b t o -> h d o", machine="h100")(product)
     kernel = kernel.compiled(*weights)
     assert copied(kernel) == []
     (reason,) = [step.reason for step in kernel.derivation if step.rewrite == f"decline {PASS}"]

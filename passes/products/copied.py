@@ -125,7 +125,8 @@ def copy_operands(function: func.FuncOp, copying: Copying, sum: SSAValue, rewrit
         whole = name_of(run, function.body.block)
         factors = [_flat(op, factor, run, whole) for factor in factors]
         over = [whole if axis == run[0] else axis for axis in over if axis not in run[1:]]
-    new = ContractOp(*factors, over, op.result.type, op.accumulate, None, op.multiply and op.multiply.data)
+    multiply = None if op.multiply is None else op.multiply.data
+    new = ContractOp(factors[0], factors[1], over, op.result.type, op.accumulate, None, multiply)
     new.location = op.location
     subject = f"{' and '.join(map(label, copied))} of {label(op.result)} as [.., {', '.join(copying.order)}]"
     replace(op, [new], new.result)
