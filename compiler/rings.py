@@ -8,20 +8,19 @@ here the turns of a ring repeat, so a few numbers of turns stand for all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice, product
-from typing import get_args
 
 from xdsl.dialects import tensor
 from xdsl.dialects.builtin import IndexType, IntegerType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from treadle.compiler.execution import Execution, Numbers
 from treadle.compiler.ordering import Handing, Turns
+from treadle.compiler.ring_events import Event, Events, Ring, Stage
 from treadle.compiler.stores import StoreCheck
 from treadle.dialects import cuda
-from treadle.dialects.cuda.rings import stages_of
 
 SIZES = ((0,), (1,), (16,), (100,), (300,), (1030,), (2048,), (768, 384), (384, 768))
 """What all sizes are taken to be: no turn, one, as many as stages, more; with and without a rest. Or, in turns, two
@@ -38,49 +37,6 @@ FEW_EVENTS = 1 << 10
 
 PARTS = (1, 3)
 """Of a size, what numbers are that a kernel loads: a loop then ends, or begins, with its axis or before."""
-
-ON_RING = (
-    cuda.AcquireOp
-    | cuda.AcquireBesideOp
-    | cuda.AwaitOp
-    | cuda.ReleaseOp
-    | cuda.ExpectOp
-    | cuda.TensorLoadOp
-    | cuda.TensorGatherOp
-    | cuda.ArriveOp
-)
-"""What names a turn of a ring."""
-
-_LOOKED_AT = frozenset((*get_args(ON_RING), *get_args(cuda.ORDERING)))
-"""By the class itself: most operations are none of these, and to ask of each whether it is an instance takes Python's
-way through abstract classes, longer than all else."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """What a role does to one turn of a ring."""
-
-    op: Operation
-    ring: SSAValue
-    turn: int
-    group: int = 0
-    """Of the consumer warpgroups."""
-    filled: tuple[int, ...] = ()
-    """The stages that a tensor copy goes to, or that lanes have copied to before they arrive."""
-    beside: Event | None = None
-    """The acquisition of a turn of another ring that this one waits for in its place."""
-
-    @property
-    def stage(self) -> tuple[SSAValue, int]:
-        return self.ring, self.turn % stages_of(self.ring)
-
-    @property
-    def use(self) -> int:
-        """How often the stage was used before."""
-        return self.turn // stages_of(self.ring)
-
-    def __str__(self) -> str:
-        return f"'{self.op.name}' of turn {self.turn} of %{self.ring.name_hint}"
 
 
 def ring_problems(kernel: cuda.KernelOp) -> list[str]:
@@ -165,9 +121,10 @@ class _Check:
         self.kernel = kernel
         self.roles = roles
         self.stores = StoreCheck(kernel)
-        self.execution = Execution(lambda op: op.__class__ in _LOOKED_AT or self.stores.looks_at(op))
         ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())
         self.groups = roles.consumer_groups.data if ordered else 1
+        self.events = Events(self.groups)
+        self.execution = Execution(lambda op: self.events.looks_at(op) or self.stores.looks_at(op))
         self.most_events = MOST_EVENTS
 
     def problems(self, numbers: Numbers) -> list[str]:
@@ -175,12 +132,12 @@ class _Check:
         for _ in self.execution.of(self.kernel.body.block, numbers):
             pass
         done: list[Operation] = []
-        producer = self._first(self._events(self.execution.of(self.roles.producer.block, own := dict(numbers)), own))
+        producer = self._first(self.events.of(self.execution.of(self.roles.producer.block, own := dict(numbers)), own))
         consumers: list[list[Event | Handing]] = []
         for group in range(self.groups):
             done, own = [], dict(numbers)
             executed = _noted(self.execution.of(self.roles.consumers.block, own), done)
-            consumers.append(self._first(self._events(executed, own, group)))
+            consumers.append(self._first(self.events.of(executed, own, group)))
         is_whole = all(len(role) < self.most_events for role in (producer, *consumers))
         self.most_events = self.most_events if is_whole else FEW_EVENTS
         problems = _Run(self.groups, is_whole=is_whole).run(producer, *consumers)
@@ -189,44 +146,12 @@ class _Check:
     def _first(self, events: Iterator[Event | Handing]) -> list[Event | Handing]:
         return list(islice(events, self.most_events))
 
-    def _events(
-        self, executed: Iterator[Operation], known: Mapping[SSAValue, int], group: int = 0
-    ) -> Iterator[Event | Handing]:
-        """What a role does to rings and to the turns of warpgroups, in order."""
-        for op in executed:
-            if op.__class__ not in _LOOKED_AT:
-                continue
-            if isinstance(op, cuda.AcquireBesideOp):
-                other = Event(op, op.beside, known[op.turn_beside], group)
-                yield Event(op, op.ring, known[op.turn], group, beside=other)
-            elif isinstance(op, ON_RING):
-                filled = tuple(_filled(op, known))
-                yield Event(op, op.ring, known[op.turn], group, filled)
-            elif isinstance(op, cuda.ORDERING):
-                yield Handing(op, group, self.groups)
-
-
-def _filled(op: Operation, known: Mapping[SSAValue, int]) -> Iterator[int]:
-    """The stages that a tensor copy goes to, or those right before an arrival."""
-    if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp) and isinstance(op.tile.owner, cuda.StageOp):
-        yield known[op.tile.owner.index]
-    if not isinstance(op, cuda.ArriveOp):
-        return
-    copy = op.prev_op
-    while isinstance(copy, cuda.CopyOp):
-        if isinstance(stage := copy.tile.owner, cuda.StageOp):
-            yield known[stage.index]
-        copy = copy.prev_op
-
 
 def _noted(executed: Iterator[Operation], done: list[Operation]) -> Iterator[Operation]:
     """The same operations, which are in `done` afterwards; every group does the same."""
     for op in executed:
         done.append(op)
         yield op
-
-
-Stage = tuple[SSAValue, int]
 
 
 @dataclass
@@ -241,12 +166,12 @@ class _Run:
     """Bytes of the phase that is open; a stage is not there before they are expected."""
     released: dict[Stage, int] = field(default_factory=dict[Stage, int])
     """Arrivals at the empty barrier of a stage, of all phases."""
-    given_back: set[tuple[SSAValue, int, int]] = field(default_factory=set[tuple[SSAValue, int, int]])
+    given_back: set[tuple[Ring, int, int]] = field(default_factory=set[tuple[Ring, int, int]])
     """The turns that were released, by which of the consumers."""
-    acquired: set[tuple[SSAValue, int]] = field(default_factory=set[tuple[SSAValue, int]])
-    awaited: set[tuple[SSAValue, int, int]] = field(default_factory=set[tuple[SSAValue, int, int]])
+    acquired: set[tuple[Ring, int]] = field(default_factory=set[tuple[Ring, int]])
+    awaited: set[tuple[Ring, int, int]] = field(default_factory=set[tuple[Ring, int, int]])
     """By which of the consumers."""
-    read: dict[tuple[SSAValue, int, SSAValue], int] = field(default_factory=dict[tuple[SSAValue, int, SSAValue], int])
+    read: dict[tuple[Ring, int, Ring], int] = field(default_factory=dict[tuple[Ring, int, Ring], int])
     """For a turn of a ring and another ring: the last turn of that which is awaited before the next of this."""
     turns: Turns = field(default_factory=Turns)
     problems: list[str] = field(default_factory=list[str])
@@ -272,10 +197,11 @@ class _Run:
         return self.problems
 
     def _note_reads(self, consumer: Sequence[Event | Handing]) -> None:
-        last: dict[SSAValue, int] = {}
+        last: dict[Ring, int] = {}
         for event in consumer:
-            if isinstance(event, Event) and isinstance(event.op, cuda.AwaitOp):
-                self.read |= {(ring, turn, event.ring): event.turn for ring, turn in last.items()}
+            if isinstance(event, Event) and event.kind is cuda.AwaitOp:
+                for ring, turn in last.items():
+                    self.read[ring, turn, event.ring] = event.turn
                 last[event.ring] = event.turn
 
     def _may(self, event: Event | Handing) -> bool:
@@ -284,14 +210,13 @@ class _Run:
             return self.turns.may(event)
         if event.turn < 0:
             self.problems.append(f"{event} comes before the first")
-        match event.op:
-            case cuda.AcquireOp() | cuda.AcquireBesideOp():
-                asked = event.beside or event
-                phases, wanted = self.empty.get(asked.stage, 0), asked.use
-            case cuda.AwaitOp():
-                phases, wanted = self.full.get(event.stage, 0), event.use + 1
-            case _:
-                return True
+        if event.kind is cuda.AwaitOp:
+            phases, wanted = self.full.get(event.stage, 0), event.use + 1
+        elif event.kind in (cuda.AcquireOp, cuda.AcquireBesideOp):
+            asked = event.beside or event
+            phases, wanted = self.empty.get(asked.stage, 0), asked.use
+        else:
+            return True
         if phases % 2 != wanted % 2:
             return False
         if phases != wanted:
@@ -303,64 +228,69 @@ class _Run:
             if problem := self.turns.do(event):
                 self.problems.append(problem)
             return
-        stage, turn = event.stage, (event.ring, event.turn)
-        match event.op:
-            case cuda.AcquireOp():
-                self.acquired.add(turn)
-            case cuda.AcquireBesideOp():
-                self._acquire_beside(event)
-            case cuda.AwaitOp():
-                self.awaited.add((*turn, event.group))
-            case cuda.ExpectOp(bytes=bytes):
-                if turn not in self.acquired:
-                    self.problems.append(f"{event} without 'cuda.acquire'")
-                self.missing[stage] = self.missing.get(stage, 0) + bytes.data
-            case cuda.TensorLoadOp() | cuda.TensorGatherOp() as load:
-                if any(filled != stage[1] for filled in event.filled):
-                    self.problems.append(f"{event} goes to another stage")
-                self._bring(event, load.bytes)
-            case cuda.ArriveOp():
-                if turn not in self.acquired:
-                    self.problems.append(f"{event} without 'cuda.acquire'")
-                if any(filled != stage[1] for filled in event.filled):
-                    self.problems.append(f"{event} follows copies to another stage")
-                self.full[stage] = self.full.get(stage, 0) + 1
-            case _:
-                if (*turn, event.group) not in self.awaited:
-                    self.problems.append(f"{event} without 'cuda.await'")
-                if (*turn, event.group) in self.given_back:
-                    self.problems.append(f"{event} once more")
-                self.given_back.add((*turn, event.group))
-                self.released[stage] = self.released.get(stage, 0) + 1
-                self.empty[stage] = self.released[stage] // self.groups
+        if event.kind is cuda.AcquireOp:
+            self.acquired.add((event.ring, event.turn))
+        elif event.kind is cuda.AcquireBesideOp:
+            self._acquire_beside(event)
+        elif event.kind is cuda.AwaitOp:
+            self.awaited.add((event.ring, event.turn, event.group))
+        elif event.kind is cuda.ReleaseOp:
+            self._release(event)
+        elif event.kind is cuda.ExpectOp:
+            self._asks_acquired(event, "without")
+            self.missing[event.stage] = self.missing.get(event.stage, 0) + event.bytes
+        elif event.kind is cuda.ArriveOp:
+            self._asks_acquired(event, "without")
+            self._asks_filled(event, "follows copies to another stage")
+            self.full[event.stage] = self.full.get(event.stage, 0) + 1
+        else:
+            self._asks_filled(event, "goes to another stage")
+            self._asks_acquired(event, "overwrites a stage without")
+            self._bring(event)
+
+    def _asks_acquired(self, event: Event, otherwise: str) -> None:
+        if (event.ring, event.turn) not in self.acquired:
+            self.problems.append(f"{event} {otherwise} 'cuda.acquire'")
+
+    def _asks_filled(self, event: Event, otherwise: str) -> None:
+        if any(filled != event.stage[1] for filled in event.filled):
+            self.problems.append(f"{event} {otherwise}")
+
+    def _release(self, event: Event) -> None:
+        stage, turn = event.stage, (event.ring, event.turn, event.group)
+        if turn not in self.awaited:
+            self.problems.append(f"{event} without 'cuda.await'")
+        if turn in self.given_back:
+            self.problems.append(f"{event} once more")
+        self.given_back.add(turn)
+        self.released[stage] = self.released.get(stage, 0) + 1
+        self.empty[stage] = self.released[stage] // self.groups
 
     def _acquire_beside(self, event: Event) -> None:
         """Consumers release the stage by no operation of its own: they must have found what was there, and given back
         all turns of the other ring that they found while they had it."""
-        before, other = event.turn - stages_of(event.ring), event.beside
+        before, other = event.turn - event.ring.stages, event.beside
         assert other is not None
         if before >= 0 and any((event.ring, before, group) not in self.awaited for group in range(self.groups)):
             self.problems.append(f"{event} before turn {before} was awaited")
-        last, known = self.read.get((event.ring, before, other.ring), -1), other.turn - stages_of(other.ring)
+        last, known = self.read.get((event.ring, before, other.ring), -1), other.turn - other.ring.stages
         if last > known:
-            self.problems.append(f"{event} when turn {known} of %{other.ring.name_hint} is given back, not {last}")
+            self.problems.append(f"{event} when turn {known} of {other.ring} is given back, not {last}")
         self.acquired.add((event.ring, event.turn))
 
-    def _bring(self, event: Event, bytes: int) -> None:
-        stage = event.stage
-        if (event.ring, event.turn) not in self.acquired:
-            self.problems.append(f"{event} overwrites a stage without 'cuda.acquire'")
-        if bytes > self.missing.get(stage, 0):
-            self.problems.append(f"{event} brings {bytes} bytes, {self.missing.get(stage, 0)} are expected")
+    def _bring(self, event: Event) -> None:
+        stage, expected = event.stage, self.missing.get(event.stage, 0)
+        if event.bytes > expected:
+            self.problems.append(f"{event} brings {event.bytes} bytes, {expected} are expected")
             return
-        self.missing[stage] -= bytes
-        if self.missing[stage] == 0:
+        self.missing[stage] = expected - event.bytes
+        if event.bytes == expected:
             self.full[stage] = self.full.get(stage, 0) + 1
             del self.missing[stage]
 
     def _end(self) -> None:
         for (ring, stage), bytes in self.missing.items():
-            self.problems.append(f"{bytes} bytes of stage {stage} of %{ring.name_hint} never come")
+            self.problems.append(f"{bytes} bytes of stage {stage} of {ring} never come")
         for ring, turn in self.acquired - {(ring, turn) for ring, turn, _ in self.awaited}:
-            self.problems.append(f"nobody awaits turn {turn} of %{ring.name_hint}: its copy may outlive the block")
+            self.problems.append(f"nobody awaits turn {turn} of {ring}: its copy may outlive the block")
         self.problems += self.turns.left()

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.cost.timing.turns import PARTS
 from treadle.compiler.lowering.barriers import base_of
-from treadle.compiler.rings import ON_RING
+from treadle.compiler.ring_events import ON_RING
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
 from treadle.dialects.cuda.kernel import NARROW
