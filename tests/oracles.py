@@ -287,6 +287,7 @@ ORACLES: dict[str, Oracle] = {
     "conv1d_dilated": lambda x, f: convolution(x, f, stride=2, dilation=3),
     "cross_attention": cross_attention,
     "cross_entropy": cross_entropy,
+    "distances": lambda x, y: (torch.cdist(x, y, p=1),),
     "embedding": embedding,
     "experts": experts,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),

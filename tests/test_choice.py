@@ -21,7 +21,8 @@ from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import Merit, Sketch, choose, estimate, merit, plan_of, sketch_of, timing
-from treadle.compiler.cost.choice.candidates import ROW, candidates, covering
+from treadle.compiler.cost.choice.candidate import covering
+from treadle.compiler.cost.choice.candidates import ROW, candidates
 from treadle.compiler.cost.timing.overlap import overlaps
 from treadle.compiler.machines import load_machine, machine_names
 from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes

@@ -76,7 +76,11 @@ def _is_read_along_rows(lowering: KernelLowering, value: SSAValue) -> bool:
     lies a constant apart."""
     uses = [use.operation for use in value.uses]
     axes = [axis for axis, size in sizes_of(value.type).items() if size != 1]
-    return isinstance(value.owner, LoadOp) and all(
+    if not isinstance(value.owner, LoadOp):
+        return False
+    if not lowering.plan.contractions:
+        return all(mode.axis in ("", *axes[-1:]) or mode.size == 1 for mode in lowering.layouts.of(value).lane)
+    return all(
         isinstance(op, ContractOp)
         and lowering.layouts.instructions[op] == "fma"
         and not set(axes[-1:]) & set(op.over_axes)

@@ -15,14 +15,14 @@ from typing import TypeAlias
 import numpy as np
 
 from treadle.compiler.amounts import Amount, is_many
+from treadle.compiler.cost.choice.candidate import LANE_WARPS, Candidate, covering
+from treadle.compiler.cost.choice.outer import of_outer
 from treadle.compiler.cost.reading.sketch import Sketch
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines.machine import WARP
 
 MOST_WARPS = 16
 """Of a block with products: with more, a thread has fewer registers than a product of 16 x 16 is worth."""
-LANE_WARPS = (1, 2, 4, 8)
-"""Of a block without products."""
 ROW = 16
 """Rows of a tensor-core product."""
 SHARING = 4
@@ -55,16 +55,6 @@ VECTOR = 16
 
 Arrays: TypeAlias = tuple[Mapping[str, Amount], Mapping[str, Amount], Amount]
 """Tiles and warps by axis, and vectors, as `Candidates` has them."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    tiles: Mapping[str, int]
-    warps: Mapping[str, int]
-    vector: int = 1
-    """How many values a lane can move at once."""
-    rereads: bool = False
-    """Whether left operands that all steps of a stream share stay in shared memory."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +143,6 @@ def _as_arrays(found: Sequence[Candidate]) -> Arrays:
         {axis: np.array([one.warps.get(axis, 1) for one in each]) for axis in along},
         np.array([one.vector for one in each]),
     )
-
-
-def covering(size: int) -> int:
-    """The least power of two that is not below `size`."""
-    return 1 << max(size - 1, 0).bit_length()
 
 
 def _cut(sketch: Sketch) -> tuple[str, ...]:
@@ -262,7 +247,8 @@ def _line(sketch: Sketch, axis: str) -> int:
 
 
 def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], clusters: int) -> Iterator[Candidate]:
-    """Lanes lie along the contiguous axis of the largest array, so that they move whole lines."""
+    """Lanes lie along the contiguous axis of the largest array, so that they move whole lines; or of another one, where
+    rows meet columns."""
     axes = max(sketch.arrays, key=lambda array: prod(sizes[axis] for axis in array[0]))[0]
     lane = axes[-1] if axes else None
     vector = VECTOR // min(width for _, width in sketch.arrays)
@@ -285,6 +271,8 @@ def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]
             yield alone
             if shared is not None:
                 yield from _sharing(alone, shared, unit, shared == sketch.stream and shared not in fixed, sizes)
+    for candidate in of_outer(sketch, sizes, fixed, vector):
+        yield Candidate({**base, **candidate.tiles}, candidate.warps, candidate.vector)
 
 
 def _parts(sketch: Sketch, sizes: Mapping[str, int], unit: int, clusters: int) -> Iterator[dict[str, int]]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from treadle.compiler.amounts import least, most
-from treadle.compiler.cost.choice.candidates import Candidate, candidates
+from treadle.compiler.cost.choice.candidate import Candidate
+from treadle.compiler.cost.choice.candidates import candidates
 from treadle.compiler.cost.choice.merit import Merit, merit
 from treadle.compiler.cost.choice.reasons import ROUNDED, nothing_fits, reason, sizes_text, time_of
 from treadle.compiler.cost.choice.setting import Setting

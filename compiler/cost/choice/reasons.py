@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from treadle.compiler.amounts import Amount
-from treadle.compiler.cost.choice.candidates import Candidate
+from treadle.compiler.cost.choice.candidate import Candidate
 from treadle.compiler.cost.choice.trial import Trial
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.kernel.warpgroups import WARPGROUP

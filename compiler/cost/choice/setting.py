@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from treadle.compiler.amounts import Amount
-from treadle.compiler.cost.choice.candidates import Candidate, Candidates
+from treadle.compiler.cost.choice.candidate import Candidate
+from treadle.compiler.cost.choice.candidates import Candidates
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.levels.residents import with_residents
 from treadle.compiler.cost.reading.sketch import Sketch

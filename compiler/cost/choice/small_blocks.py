@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.compiler.cost.choice.candidates import Candidate, Candidates
+from treadle.compiler.cost.choice.candidate import Candidate
+from treadle.compiler.cost.choice.candidates import Candidates
 from treadle.compiler.cost.choice.setting import Setting
 from treadle.compiler.cost.choice.shares import part_fed
 from treadle.compiler.cost.kernel.warpgroups import shared_by

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
@@ -41,6 +41,9 @@ SLOW_FUNCTIONS = frozenset(name for name, (_, others) in FUNCTIONS.items() if ot
 
 CHEAP_FUNCTIONS = ("math.fma", "math.absf", "math.copysign", "math.floor", "math.ceil", "math.trunc", "math.roundeven")
 """One instruction of the ordinary units."""
+
+MODIFIERS, MODIFIED = ("math.absf", "arith.negf"), ("arith.addf", "arith.subf", "arith.mulf")
+"""Signs, and what takes operands with another one."""
 
 EXPONENTIALS = ("math.exp", "math.exp2")
 
@@ -193,6 +196,8 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
     if len(uses) != 1:
         return False
     (user,) = uses
+    if scalar.name in MODIFIERS and (user.name in MODIFIED or (isinstance(user, YieldOp) and _is_only_reduced(user))):
+        return True
     at = {axis for operand in user.operands for axis in axes.get(operand, ())}
     if at != set(axes[scalar.results[0]]):
         return False
@@ -201,6 +206,14 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
     if scalar.name not in ("arith.addf", "arith.subf"):
         return False
     return user.name == "math.exp" or _shifts_exponent(user) or _scales_exponent(user, axes)
+
+
+def _is_only_reduced(end: YieldOp) -> bool:
+    """Whether what a map makes is only summed or compared, by instructions that take operands with another sign."""
+    made = end.parent_op()
+    reductions = [use.operation for use in made.results[0].uses] if isinstance(made, MapOp) else []
+    kinds = {op.kind.data if isinstance(op, ReduceOp) else "" for op in reductions}
+    return bool(kinds) and kinds <= {"add", "max", "min"}
 
 
 def _scales_exponent(op: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> bool:

@@ -26,6 +26,7 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes.expressions.scalars import leaves
 from treadle.passes.kernels.near import comes_to_shared
+from treadle.passes.kernels.outer import outer_axes
 from treadle.passes.streams.changes import BEFORE
 
 
@@ -43,6 +44,7 @@ class Decorated:
         self.products = [op for op in self.operations if isinstance(op, ContractOp)]
         self.use = stream_use(kernel, stream)
         self.roles = product_axes(kernel, group, self.stream)
+        self.outer = frozenset[str]() if self.products else outer_axes(self.operations, stream)
 
     def comes_to_shared(self, value: SSAValue) -> bool:
         return comes_to_shared(value, self.products, self.roles.row, self.stream)

@@ -94,6 +94,8 @@ class Sketch:
     """What a lane holds at once, where there are no products."""
     phases: int = 1
     """In how many groups steps read their tiles, one after another."""
+    outer: frozenset[str] = frozenset()
+    """The axes along which elements meet as those of factors do, where there are no products."""
 
     @property
     def streams(self) -> int:
@@ -400,6 +402,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         subloops=at.kernel.schedule.subloop.as_dict() if at.kernel.schedule is not None else {},
         moments=None if at.products else moments_of_decorated(at.kernel, at.schedule),
         phases=_phases(at),
+        outer=at.outer,
     )
 
 

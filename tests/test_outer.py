@@ -1,0 +1,142 @@
+"""What is made of all pairs of elements and reduced, as distances are: blocks have rows and columns, as of products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_road_nvcc import built, needs_nvcc, spills
+from xdsl.dialects.builtin import ModuleOp
+
+import treadle
+import treadle.language as tl
+from treadle.compiler.source import parse_module
+from treadle.dialects.diagram import MapOp
+from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.kernels.outer import is_met_by_others, outer_axes
+
+
+def max_plus(A: Any, B: Any) -> Any:
+    return tl.max(A + B, over="k")
+
+
+def min_plus(A: Any, B: Any) -> Any:
+    return tl.min(A + B, over="k")
+
+
+def distances(A: Any, B: Any) -> Any:
+    return tl.sum(tl.abs(A - B), over="k")
+
+
+def gaussian(A: Any, B: Any) -> Any:
+    return tl.exp(-tl.sum((A - B) * (A - B), over="k"))
+
+
+def additive(A: Any, B: Any, w: Any) -> Any:
+    return tl.sum(w * tl.tanh(A + B), over="k")
+
+
+def limited(A: Any, B: Any) -> Any:
+    return tl.max(tl.keep(A + B, "k <= m"), over="k")
+
+
+def program(function: Callable[..., Any], equation: str, format: str = "f32", **sizes: int) -> ModuleOp:
+    count = equation.split("->")[0].count(",") + 1
+    return treadle.kernel(equation)(function).trace([format] * count, sizes or {"m": 1024, "n": 1024, "k": 1024}, {})
+
+
+def compiled(module: ModuleOp, machine: str, *passes: str) -> treadle.Kernel:
+    return treadle.compile(str(module), machine=machine, passes=passes)
+
+
+def tiles(kernel: treadle.Kernel) -> dict[str, int]:
+    (schedule,) = (op.schedule for op in parse_module(kernel.hierarchy).walk() if isinstance(op, KernelOp))
+    assert schedule is not None
+    return {**schedule.group.as_dict(), **schedule.stream.as_dict()}
+
+
+def verify(kernel: treadle.Kernel, *shapes: tuple[int, ...], dtype: Any = np.float32) -> None:
+    random = np.random.default_rng(0)
+    for verdict in kernel.verify(
+        *(random.standard_normal(shape).astype(dtype) for shape in shapes), backend="emulator"
+    ):
+        assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("equation", ["m k, k n -> m n", "m k, n k -> m n", "k m, k n -> m n", "m k, n k -> n m"])
+@pytest.mark.parametrize("function", [max_plus, distances])
+def test_blocks_have_rows_and_columns(function: Callable[..., Any], equation: str, machine: str) -> None:
+    """In which memory moves least: with one index of `n` each element of `A` comes again for each of them."""
+    module = program(function, equation)
+    kernel, single = compiled(module, machine), compiled(module, machine, 'hierarchy-choose-sizes{group="n=1"}')
+    assert min(tiles(kernel)[axis] for axis in "mn") >= 8
+    assert kernel.estimate.time_us < single.estimate.time_us / 2
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(
+    ("function", "equation", "format", "shapes"),
+    [
+        (max_plus, "m k, k n -> m n", "f32", ((37, 45), (45, 130))),
+        (min_plus, "k m, n k -> n m", "f16", ((45, 37), (130, 45))),
+        (distances, "m k, n k -> m n", "f32", ((70, 33), (65, 33))),
+        (distances, "b m k, b k n -> b m n", "f32", ((2, 37, 20), (2, 20, 70))),
+        (gaussian, "m k, n k -> m n", "f32", ((33, 5), (129, 5))),
+        (additive, "m k, n k, k -> m n", "f32", ((20, 33), (70, 33), (33,))),
+        (limited, "m k, k n -> m n", "f32", ((37, 45), (45, 70))),
+    ],
+)
+def test_any_sizes(
+    function: Callable[..., Any], equation: str, format: str, shapes: tuple[tuple[int, ...], ...], machine: str
+) -> None:
+    """And one or no element along what is reduced."""
+    sizes = {"m": 512, "n": 512, "k": 256} | ({"b": 4} if "b" in equation else {})
+    kernel = compiled(program(function, equation, format, **sizes), machine)
+    places = [operand.split().index("k") for operand in equation.split("->")[0].split(",")]
+    short = [
+        tuple((*shape[:i], size, *shape[i + 1 :]) for shape, i in zip(shapes, places, strict=True)) for size in (0, 1)
+    ]
+    for each in (shapes, *short):
+        verify(kernel, *each, dtype=np.float16 if format == "f16" else np.float32)
+
+
+def test_both_arrays_come_by_copies_ahead_of_their_turn() -> None:
+    kernel = compiled(program(max_plus, "m k, k n -> m n"), "h100")
+    ahead = [step.reason for step in kernel.derivation if step.rewrite == "pipelining"]
+    assert ["2 stages of %A_shared, %B_shared" in str(each) for each in ahead] == [True]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("function", [max_plus, gaussian])
+def test_nothing_spills(function: Callable[..., Any], machine: str) -> None:
+    assert not spills(built(str(program(function, "m k, n k -> m n")), machine))
+
+
+def maps(module: ModuleOp) -> list[MapOp]:
+    return [op for op in module.walk() if isinstance(op, MapOp)]
+
+
+@pytest.mark.parametrize(
+    ("equation", "stream", "axes"),
+    [
+        ("m k, k n -> m n", "k", "mn"),
+        ("m k, n k -> m n", "n", ""),
+        ("b m k, b k n -> b m n", "k", "mn"),
+        ("m k, k -> m", "k", ""),
+        ("m k, m k -> m", "k", ""),
+    ],
+    ids=["pairs", "an axis of one", "of a batch", "a row and a line", "element by element"],
+)
+def test_axes_along_which_elements_meet(equation: str, stream: str, axes: str) -> None:
+    module = program(max_plus, equation, **dict.fromkeys("bmnk", 64))
+    assert outer_axes(maps(module), stream) == {*axes}
+    assert all(is_met_by_others(value, stream) is bool(axes) for op in maps(module) for value in op.inputs)
+
+
+def test_an_axis_of_one_element_is_none() -> None:
+    module = treadle.kernel("m k, k n -> m n", static="n")(max_plus).trace(["f32"] * 2, {"n": 1}, {"n"})
+    assert not outer_axes(maps(module), "k")
