@@ -109,6 +109,23 @@ def test_both_arrays_come_by_copies_ahead_of_their_turn() -> None:
     assert ["2 stages of %A_shared, %B_shared" in str(each) for each in ahead] == [True]
 
 
+def squares(A: Any, B: Any) -> Any:
+    return tl.sum((A - B) * (A - B), over="k")
+
+
+def products(A: Any, B: Any) -> Any:
+    return tl.sum((A - B) * (A + B), over="k")
+
+
+@pytest.mark.parametrize(("function", "is_fused"), [(squares, True), (products, False)])
+def test_a_square_and_its_sum_are_one_operation(function: Callable[..., Any], is_fused: bool) -> None:
+    """Of two factors products may be meant to cancel. The time tells: a sign is none, either."""
+    kernel, signs = (compiled(program(each, "m k, n k -> m n"), "h100") for each in (function, distances))
+    assert ("= fmaf(" in kernel.cuda) is is_fused
+    assert (kernel.estimate.time_us == pytest.approx(signs.estimate.time_us)) is is_fused
+    verify(kernel, (33, 21), (40, 21))
+
+
 @needs_nvcc
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize("function", [max_plus, gaussian])

@@ -103,8 +103,11 @@ def _where_not_one(writer: KernelWriter, factor: SSAValue) -> str:
     return f"if ({' || '.join(f'{writer.values[factor]}{each} != 1.0f' for each in named)})"
 
 
-def map_element(writer: KernelWriter, op: MapOp, loops: Sequence[Loop]) -> tuple[list[str], str]:
-    """The element of a map that the loops have reached: what is computed before, and the expression."""
+def map_element(
+    writer: KernelWriter, op: MapOp, loops: Sequence[Loop], is_square: bool = False
+) -> tuple[list[str], str]:
+    """The element of a map that the loops have reached: what is computed before, and the expression; of one that is a
+    square, that of its root."""
     statements: list[str] = []
 
     def declare(type: str, hint: str | None, text: str) -> str:
@@ -115,7 +118,8 @@ def map_element(writer: KernelWriter, op: MapOp, loops: Sequence[Loop]) -> tuple
     arguments: dict[SSAValue, str] = {
         arg: writer.element(operand, loops) for arg, operand in zip(op.body.block.args, op.inputs, strict=True)
     }
-    text = ScalarPrinter(writer.uses, declare).body(op.body.block, arguments)
+    scalars = ScalarPrinter(writer.uses, declare)
+    text = (scalars.root if is_square else scalars.body)(op.body.block, arguments)
     return statements, bare(text)
 
 

@@ -19,6 +19,7 @@ from treadle.dialects.cuda.tiles import is_fragment, layout_of
 from treadle.dialects.diagram import MapOp, ReduceOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import NARROW
+from treadle.dialects.diagram.map import is_square
 
 COMBINE = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
 COMBINE_INTEGERS = {
@@ -54,14 +55,28 @@ def print_reduce(writer: KernelWriter, op: ReduceOp) -> None:
     with writer.names.scope():
         every = writer.loops_over(tuple(source.register))
         target = f"{name}{subscripts(layout, every)}"
-        statements, element = _element(writer, op, every)
-        writer.text.nest(every, [*statements, f"{target} = {combine.format(target, element)};"])
+        if (squares := _summed_squares(writer, op)) is not None:
+            statements, root = map_element(writer, squares, every, is_square=True)
+            further = f"fmaf({root}, {root}, {target})"
+        else:
+            statements, element = _element(writer, op, every)
+            further = combine.format(target, element)
+        writer.text.nest(every, [*statements, f"{target} = {further};"])
     shuffle = writer.call("shuffle_xor")
     statements = [f"{here} = {combine.format(here, f'{shuffle}({here}, {mask})')};" for mask in masks]
     if op.init is not None and not early:
         statements.append(f"{here} = {combine.format(writer.element(op.init, loops), here)};")
     if statements:
         writer.text.nest(loops, statements)
+
+
+def _summed_squares(writer: KernelWriter, op: ReduceOp) -> MapOp | None:
+    """The map that a sum makes its elements by, if these are squares: then a square and the sum are one multiply-add,
+    which rounds once. Squares are never negative, so that no two of them are meant to cancel."""
+    map = summand(op)
+    if map is None or op.kind.data != "add" or op.operand in writer.values:
+        return None
+    return map if is_square(map) and str(format_of(op.result.type)) == "f32" else None
 
 
 def _element(writer: KernelWriter, op: ReduceOp, loops: Sequence[Loop]) -> tuple[list[str], str]:

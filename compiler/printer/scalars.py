@@ -168,6 +168,15 @@ class ScalarPrinter:
             self._operation(op)
         raise DiagnosticException("the body of a map yields nothing")
 
+    def root(self, block: Block, arguments: Mapping[SSAValue, str]) -> str:
+        """The expression of which the body yields the square, given those of its arguments."""
+        self.texts |= arguments
+        *ops, square, _ = block.ops
+        for op in ops:
+            self._operation(op)
+        root = square.operands[0]
+        return self._named(self.texts[root], root)
+
     def value(self, value: SSAValue, block: Block, given: Mapping[SSAValue, str]) -> str:
         """The expression of a value of the body, given those of its arguments and of what else it is made of."""
         self.texts |= given

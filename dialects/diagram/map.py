@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     ShapedType,
+    f32,
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
@@ -63,6 +64,14 @@ def axes_in_body(map: MapOp) -> dict[SSAValue, tuple[str, ...]]:
         found = tuple(dict.fromkeys(axis for operand in op.operands for axis in axes[operand]))
         axes |= dict.fromkeys(op.results, found)
     return axes
+
+
+def is_square(map: MapOp) -> bool:
+    """Whether each element is the square of a number of 32 bits."""
+    last = map.yielded.owner
+    if not isinstance(last, arith.MulfOp) or last.result.type != f32:
+        return False
+    return last.lhs is last.rhs and len(list(last.result.uses)) == 1
 
 
 def computed_in_8_bits(op: Operation) -> Attribute | None:

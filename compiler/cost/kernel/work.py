@@ -14,10 +14,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
-from treadle.dialects.diagram.map import axes_in_body
+from treadle.dialects.diagram.map import axes_in_body, is_square
 from treadle.dialects.diagram.sharing import sharing_of, tested_sharing_of
 from treadle.passes.expressions.lagging import lag_of
 
@@ -196,6 +196,8 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
     if len(uses) != 1:
         return False
     (user,) = uses
+    if isinstance(user, YieldOp) and _is_summed_square(scalar, user):
+        return True
     if scalar.name in MODIFIERS and (user.name in MODIFIED or (isinstance(user, YieldOp) and _is_only_reduced(user))):
         return True
     at = {axis for operand in user.operands for axis in axes.get(operand, ())}
@@ -206,6 +208,18 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
     if scalar.name not in ("arith.addf", "arith.subf"):
         return False
     return user.name == "math.exp" or _shifts_exponent(user) or _scales_exponent(user, axes)
+
+
+def _is_summed_square(scalar: Operation, end: YieldOp) -> bool:
+    """Whether a square is made where it is summed (`printer.summands`), so that both are one multiply-add."""
+    made = end.parent_op()
+    if not isinstance(made, MapOp) or not is_square(made) or made.yielded.owner is not scalar:
+        return False
+    own = set(axes_of(made.result.type))
+    if any(own <= set(axes_of(operand.type)) for operand in made.inputs if is_array(operand.type)):
+        return False
+    (reduction, *others) = (use.operation for use in made.result.uses)
+    return not others and isinstance(reduction, ReduceOp) and reduction.kind.data == "add"
 
 
 def _is_only_reduced(end: YieldOp) -> bool:
