@@ -79,6 +79,7 @@ SMALL = [
     cases.product(40),
     cases.layer(40, 24, 56),
     cases.swiglu(40),
+    cases.distances(40),
     replace(cases.attention_of_eight_bits(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 48, "d": 128}),
     replace(cases.attention_of_eight_bits(16384, "x e"), sizes={"b": 1, "h": 2, "q": 33, "x": 48, "d": 128}),
     replace(cases.grouped_queries(16384), sizes={"b": 1, "h": 2, "g": 4, "q": 9, "x": 40, "d": 128}),

@@ -79,6 +79,7 @@ def _few() -> Iterator[Case]:
         yield attention(TOKENS // 1024, CHANNELS // 128, 1024, 128, causal)
     yield narrow_heads(4096)
     yield product_in_f32(4096)
+    yield distances(4096)
 
 
 def _all() -> Iterator[Case]:
@@ -96,6 +97,7 @@ def _all() -> Iterator[Case]:
     yield from (layer(size, size, size) for size in (1024, 4096, 8192))
     yield from (layer(TOKENS, width, 4 * width) for width in (768, 1024, 2048))
     yield from map(swiglu, (1024, 4096, 8192))
+    yield from map(distances, (1024, 4096, 16384))
     for length in (1024, 4096, 16384, 65536):
         yield softmax(length)
         yield rms_norm(length)
@@ -205,6 +207,12 @@ def swiglu(size: int) -> Case:
     sizes = dict.fromkeys("tij", size)
     text, factor = programs.example("swiglu", sizes), size**-0.5
     return Case("swiglu", text, sizes, flop=4 * size**3, factors={"%W": factor, "%V": factor})
+
+
+def distances(points: int) -> Case:
+    """Sums of absolute differences of 128 coordinates, which no tensor core computes; of each two operations."""
+    sizes = {"i": points, "j": points, "c": 128}
+    return Case("distances", programs.example("distances", sizes), sizes, flop=2 * points * points * 128)
 
 
 def softmax(length: int) -> Case:

@@ -326,6 +326,10 @@ def _swiglu(torch: Any, x: Any, gate: Any, value: Any) -> Any:
     return torch.nn.functional.silu(x @ gate) * (x @ value)
 
 
+def _distances(torch: Any, x: Any, y: Any) -> Any:
+    return (x[:, None] - y[None]).abs().sum(-1)
+
+
 def _softmax(torch: Any, a: Any) -> Any:
     return torch.softmax(a, -1)
 
@@ -372,6 +376,10 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "product in f32": {"cuBLAS": _eager(lambda torch, a, b: torch.mm(a, b, out_dtype=torch.float32))},
     "layer": {UNFUSED: _eager(_layer), "torch.compile": _compiled(_layer)},
     "swiglu": {UNFUSED: _eager(_swiglu), "torch.compile": _compiled(_swiglu)},
+    "distances": {
+        UNFUSED: _eager(lambda torch, x, y: torch.cdist(x, y, p=1)),
+        "torch.compile": _compiled(_distances),
+    },
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
     "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},
 }
