@@ -29,7 +29,7 @@ BYTECODE := $(BIN)/python -m compileall -q compiler dialects passes runtime trea
 WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 7 ? cores + 1 : 8)))
 
 # Seconds that one test has in the sample: of a test whose cases take longer some run (tests/sampling.py).
-BUDGET ?= 2
+BUDGET ?= 1
 
 # The user's own python3 if it is new enough, else the newest that is there (a version manager may have names for
 # versions that do not start, so each is asked).

@@ -2,8 +2,8 @@
 
 `@pytest.mark.full` is for what is too long for every day. `@pytest.mark.sample(n)` over a grid of parameters keeps
 about n cases, of a grid of several parameters so many that every value of each is in one; `sample(n, each=False)` keeps
-n, with as many values as there can be in them. With `--budget 2`, which `make test` takes, a test that is long by
-`seconds.json` runs no more cases than use up two seconds, unless it is marked `whole`; who runs the tests of one file
+n, with as many values as there can be in them. With `--budget 1`, which `make test` takes, a test that is long by
+`seconds.json` runs no more cases than use up one second, unless it is marked `whole`; who runs the tests of one file
 runs all of a sample.
 
 `--device cuda` runs the tests that take the fixture `device` with modules and tensors on a GPU; all others are left
