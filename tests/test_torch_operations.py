@@ -213,6 +213,28 @@ def test_what_is_joined_and_taken_apart(name: str, machine: str, dtype: torch.dt
     nothing_is_left(report_of(MODULES[name], x, machine=machine))
 
 
+@pytest.mark.parametrize("power", [0, 0.5, 1, 2, 3.5, float("inf")])
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_distances_of_all_pairs(power: float, machine: str) -> None:
+    def distances(x: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(x[None] * 2, x[None, :3], power, compute_mode="donot_use_mm_for_euclid_dist") + 1
+
+    nothing_is_left(report_of(distances, NUMBERS, machine=machine))
+
+
+def test_distances_are_trained() -> None:
+    """PyTorch has the gradient."""
+
+    def near(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(x * 2, y, 1.0).neg().exp()
+
+    x, y = (torch.randn(rows, 8, requires_grad=True) for rows in (5, 7))
+    own, theirs = (
+        torch.autograd.grad(each(x, y).sum(), (x, y)) for each in (torch.compile(near, backend="treadle"), near)
+    )
+    torch.testing.assert_close(own, theirs)
+
+
 def test_parts_of_different_sizes_stay() -> None:
     report = report_of(lambda x: torch.cat([x, x[:, :3]], -1).exp() * 2, NUMBERS)
     assert [left.reason for left in report.left] == ["parts of different sizes, which are no axis of parts"]

@@ -37,6 +37,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_layer_norm.default] = layer_norm
     table[aten.native_group_norm.default] = group_norm
     table[aten.linalg_vector_norm.default] = vector_norm
+    table[aten._cdist_forward.default] = distances
     table[aten.split_with_sizes.default] = split
     table[aten.repeat.default] = repeat
     table[aten.copy.default] = copy
@@ -129,6 +130,13 @@ def _norm(x: Any, ord: float, dims: Sequence[int], keep: bool) -> Any:
     if ord == 1:
         return x.abs().sum(dims, keepdim=keep)
     return (x.abs() ** ord).sum(dims, keepdim=keep) ** (1.0 / ord)
+
+
+def distances(x: Any, y: Any, ord: float, mode: int | None) -> Any:
+    """Of all pairs of rows (`cdist`). A norm of no numbers is PyTorch's to say."""
+    if not x.is_floating_point() or x.shape[-1] == 0:
+        return NotImplemented
+    return _norm(x[..., :, None, :] - y[..., None, :, :], float(ord), [-1], False)
 
 
 def split(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
