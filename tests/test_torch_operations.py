@@ -222,17 +222,22 @@ def test_distances_of_all_pairs(power: float, machine: str) -> None:
     nothing_is_left(report_of(distances, NUMBERS, machine=machine))
 
 
-def test_distances_are_trained() -> None:
-    """PyTorch has the gradient."""
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_distances_are_trained(power: float) -> None:
+    """By kernels, but for powers of which PyTorch has the gradient; of equal rows it is zero."""
 
     def near(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.cdist(x * 2, y, 1.0).neg().exp()
+        return torch.cdist(x * 2, y, power, compute_mode="donot_use_mm_for_euclid_dist").neg().exp()
 
-    x, y = (torch.randn(rows, 8, requires_grad=True) for rows in (5, 7))
-    own, theirs = (
-        torch.autograd.grad(each(x, y).sum(), (x, y)) for each in (torch.compile(near, backend="treadle"), near)
-    )
+    x, y = torch.randn(3, 5, 8), torch.randn(3, 7, 8)
+    y[0, 0] = x[0, 1] * 2
+    x.requires_grad_(), y.requires_grad_()
+    report = Report()
+    options = Options.of({"cpu_work": 2**50, "training": True})
+    compiled = torch.compile(near, backend=make_backend(options, report.graphs.append))
+    own, theirs = (torch.autograd.grad(each(x, y).sum(), (x, y)) for each in (compiled, near))
     torch.testing.assert_close(own, theirs)
+    assert any("_cdist_backward" in each.operation for each in report.left) is (power == 3)
 
 
 def test_parts_of_different_sizes_stay() -> None:

@@ -38,6 +38,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_group_norm.default] = group_norm
     table[aten.linalg_vector_norm.default] = vector_norm
     table[aten._cdist_forward.default] = distances
+    table[aten._cdist_backward.default] = distances_backward
     table[aten.split_with_sizes.default] = split
     table[aten.repeat.default] = repeat
     table[aten.copy.default] = copy
@@ -137,6 +138,16 @@ def distances(x: Any, y: Any, ord: float, mode: int | None) -> Any:
     if not x.is_floating_point() or x.shape[-1] == 0:
         return NotImplemented
     return _norm(x[..., :, None, :] - y[..., None, :, :], float(ord), [-1], False)
+
+
+def distances_backward(slope: Any, x: Any, y: Any, ord: float, found: Any) -> Any:
+    """By `x`, for sums and roots of sums of squares; of equal rows, whose root has no slope, zero, as in PyTorch."""
+    if ord not in (1, 2) or 0 in (*x.shape, *y.shape) or x.shape[:-2] != y.shape[:-2]:
+        return NotImplemented
+    apart = x[..., :, None, :] - y[..., None, :, :]
+    if ord == 1:
+        return (slope[..., None] * torch.sign(apart)).sum(-2)
+    return (torch.where(found == 0, 0.0, slope / found)[..., None] * apart).sum(-2)
 
 
 def split(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
