@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,22 @@ def test_both_arrays_come_by_copies_ahead_of_their_turn() -> None:
     kernel = compiled(program(max_plus, "m k, k n -> m n"), "h100")
     ahead = [step.reason for step in kernel.derivation if step.rewrite == "pipelining"]
     assert ["2 stages of %A_shared, %B_shared" in str(each) for each in ahead] == [True]
+
+
+def near(A: Any, B: Any) -> Any:
+    shares = tl.exp(-0.05 * distances(A, B))
+    return shares, tl.sum(shares, over="m")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_pairs_of_which_all_are_added_up_are_a_kernel_of_their_own(machine: str) -> None:
+    traced = treadle.kernel("m k, n k -> m n, n", static="k")(near)
+    kernel = compiled(traced.trace(["f32"] * 2, {"m": 1024, "n": 1024, "k": 128}, {"k"}), machine)
+    (why,) = (str(step.reason) for step in kernel.derivation if step.rewrite == "keep apart")
+    assert "is made of pairs of elements: estimated " in why
+    apart, one = (float(each) for each in re.findall(r"([\d.e+]+) us", why))
+    assert apart < one / 4
+    verify(kernel, (33, 128), (40, 128))
 
 
 def squares(A: Any, B: Any) -> Any:

@@ -23,6 +23,7 @@ from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import is_free, part_of
+from treadle.passes.kernels.outer import outer_axes
 from treadle.passes.kernels.roles import Roles
 from treadle.passes.kernels.sized import Cluster, Sized
 from treadle.passes.streams.stages import StreamPlan
@@ -59,7 +60,8 @@ def cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     late = (_saved_late(found, roles), _summed_late(found, roles), _in_turn(found, roles))
     both = _repeated_and_begun_with(found, roles)
     begun = (_begun_with(found, roles), _multiplied(found), _one_by_one(found), both, _limiting(found))
-    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun)
+    pairs = _of_pairs(found, roles)
+    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun, pairs)
     for first, why in chain.from_iterable(proposed):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
             continue
@@ -240,6 +242,17 @@ def _one_by_one(found: Sized) -> Iterator[tuple[Cluster, str]]:
             if (summed := each & {*later.over_axes}) and op in _needed(found.ops, [later]):
                 yield _needed(found.ops, [op]), f"{label(op.result)} would be made for one '{min(summed)}' at a time"
                 break
+
+
+def _of_pairs(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """Sums of what is made of all pairs of elements, and what is made of these, as far as the fewest bytes go on from
+    there: alone, blocks are tiles of pairs."""
+    for op in found.part.reducing:
+        made = op.operand.owner if isinstance(op, ReduceOp) and roles.stream not in op.over_axes else None
+        if not isinstance(made, MapOp) or made not in found.ops:
+            continue
+        if any(outer_axes([made], axis) for axis in op.over_axes):
+            yield _fewest_bytes(found, _needed(found.ops, [op])), f"{label(op.result)} is made of pairs of elements"
 
 
 def _fewest_bytes(found: Sized, first: Cluster) -> Cluster:
