@@ -29,9 +29,9 @@ class DiagramFuseMultiplyAddsPass(ModulePass):
       arguments of the program. `x * x - m` with a mean `m` over `x` stays as it is, and so do distances.
     - The summand is no product of its own, unless one of the factors is a constant: `a * d - b * c` stays.
 
-    The product has no other use, since it would be computed twice. Elsewhere the printed text says `fmaf` where it means
-    one operation (a square that is summed where it is made, a product that a sum begins with), and nvcc, which is given
-    `-fmad=false`, makes none of two: a kernel computes the same in the emulator and on a GPU.
+    The product has no other use, since it would be computed twice. Elsewhere the printed text says `fmaf` where it
+    means one operation (a square that is summed where it is made, a product that a sum begins with), and nvcc, which is
+    given `-fmad=false`, makes none of two: a kernel computes the same in the emulator and on a GPU.
 
     Before:
     ```

@@ -30,18 +30,13 @@ def outer_axes_of(op: MapOp, stream: str | None) -> frozenset[str]:
     met = [axes for operand in op.inputs if stream in (axes := _wide(operand))]
     if stream not in every or len(met) < 2 or any(every <= axes for axes in met):
         return frozenset()
-    return frozenset(
-        axis for axis in every if any(axis in axes for axes in met) and any(axis not in axes for axes in met)
-    )
+    return frozenset(axis for axis in every if 0 < sum(axis in axes for axes in met) < len(met))
 
 
 def _wide(value: SSAValue) -> frozenset[str]:
     """The axes along which an array has several elements."""
-    return (
-        frozenset(axis for axis, size in sizes_of(value.type).items() if size != 1)
-        if is_array(value.type)
-        else frozenset()
-    )
+    sizes = sizes_of(value.type) if is_array(value.type) else {}
+    return frozenset(axis for axis, size in sizes.items() if size != 1)
 
 
 __all__ = ["is_met_by_others", "outer_axes"]
