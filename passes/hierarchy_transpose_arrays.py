@@ -1,4 +1,5 @@
-"""`hierarchy-transpose-arrays`: another order of axes for arrays of which groups take one neighbour at a time."""
+"""`hierarchy-transpose-arrays`: another order of axes for arrays of which groups take one neighbour at a time, or
+reduce what they make of neighbours."""
 
 from __future__ import annotations
 
@@ -25,8 +26,10 @@ LAW = "order of axes"
 class HierarchyTransposeArraysPass(ModulePass):
     """Transpose arrays whose neighbours in memory the groups of a kernel would take one at a time, where that saves
     time: in a product for each index of the last axis, every element would be loaded by itself, from a sector of its
-    own. The axes of which a group takes one index come first then. What kernels alone make and read is saved in that
-    order; what the function is given, or gives, is copied by a kernel of its own, which reads and writes whole lines.
+    own. The axes of which a group takes one index come first then. So does an axis that groups hold whole and reduce of
+    all pairs of elements, as that of the coordinates where the nearest of some points is looked for: lanes lie along
+    the points then, and each has all coordinates of its own. What kernels alone make and read is saved in that order;
+    what the function is given, or gives, is copied by a kernel of its own, which reads and writes whole lines.
 
     With `arrays` these are transposed, whatever the model says; with `kernel` only for that kernel.
 
@@ -92,7 +95,8 @@ class HierarchyTransposeArraysPass(ModulePass):
             raise Refusal(
                 op,
                 f"there is no array %{missing[0]} to transpose: of no kernel that reads or saves it do the groups take "
-                "its neighbours in memory one at a time, or something finds its elements by position",
+                "its neighbours in memory one at a time or reduce pairs of them, or something finds its elements by "
+                "position",
             )
 
     def _transpose(self, module: ModuleOp, function: func.FuncOp, kernel: KernelOp) -> list[str]:

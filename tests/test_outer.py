@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import treadle
 import treadle.language as tl
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import parse_module
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.hierarchy import KernelOp
@@ -124,6 +125,40 @@ def test_pairs_of_which_all_are_added_up_are_a_kernel_of_their_own(machine: str)
     apart, one = (float(each) for each in re.findall(r"([\d.e+]+) us", why))
     assert apart < one / 4
     verify(kernel, (33, 128), (40, 128))
+
+
+def nearest(X: Any, Y: Any) -> Any:
+    return tl.min(tl.sum((X - Y) * (X - Y), over="d"), over="j")
+
+
+def powers(X: Any, Y: Any, w: Any) -> Any:
+    return tl.sum(w * tl.exp(-tl.sum((X - Y) * (X - Y), over="d")), over="j")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(
+    ("function", "equation"), [(nearest, "i d, j d -> i"), (powers, "i d, j d, j -> i")], ids=["nearest", "powers"]
+)
+def test_coordinates_come_first_where_groups_hold_them(
+    function: Callable[..., Any], equation: str, machine: str
+) -> None:
+    """Lanes lie along points then, not along a few coordinates."""
+    arrays = equation.split("->")[0].count(",") + 1
+    traced = treadle.kernel(equation, static="d")(function).trace(
+        ["f32"] * arrays, {"i": 16384, "j": 16384, "d": 3}, {"d"}
+    )
+    kernel = compiled(traced, machine)
+    turned = [step for step in kernel.derivation if step.rewrite == "hierarchy-transpose-arrays"]
+    assert str(turned[0].subject).startswith("%X of ")
+    faster, slower = (float(each) for each in re.findall(r"([\d.e+]+) us", str(turned[0].reason))[:2])
+    assert faster < {"a100": 0.9, "h100": 0.7}[machine] * slower
+    for i, j in ((37, 300), (300, 1), (1, 513)):
+        verify(kernel, *((i, 3), (j, 3), (j,))[:arrays])
+
+
+def test_an_array_of_which_no_pairs_are_reduced_stays() -> None:
+    with pytest.raises(TreadleError, match="reduce pairs of them"):
+        compiled(program(distances, "m k, n k -> m n"), "h100", "hierarchy-transpose-arrays{arrays=A}")
 
 
 def squares(A: Any, B: Any) -> Any:

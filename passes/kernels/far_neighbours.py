@@ -1,7 +1,8 @@
-"""Arrays of a kernel whose neighbours in memory its groups take one at a time.
+"""Arrays of a kernel whose neighbours in memory its groups take one at a time, or reduce.
 
 Those of a product for each index of the last axis are such: memory gives sectors of 32 bytes, and a group uses one
-element of each."""
+element of each. So are points that a kernel has the distances of, while it is fed one point after another: lanes lie
+along neighbours, and would have a coordinate each."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereO
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._parts import part_of_kernel
+from treadle.passes.kernels.outer import outer_axes
 
 BY_NAME = ContractOp | CastOp | MapOp | ReduceOp
 """What finds the axes of an array by their names, in whatever order they are."""
@@ -41,10 +43,20 @@ def may_take_singly(kernel: KernelOp) -> frozenset[str]:
     return frozenset(found)
 
 
-def transpositions(kernel: KernelOp, singly: Iterable[str]) -> list[Transposition]:
-    """The arrays with neighbours along one of the axes of which groups take one index at a time, each with those axes
-    first and the others as they were."""
-    taken = frozenset(singly)
+def may_be_met_in_pairs(kernel: KernelOp) -> frozenset[str]:
+    """The axes along which what is made of all pairs of elements is reduced, where nothing is multiplied."""
+    reducing = part_of_kernel(kernel).reducing
+    if any(isinstance(op, ContractOp) for op in reducing):
+        return frozenset()
+    pairs = ((op, op.operand.owner) for op in reducing if isinstance(op, ReduceOp))
+    return frozenset(
+        axis for op, made in pairs if isinstance(made, MapOp) for axis in op.over_axes if outer_axes([made], axis)
+    )
+
+
+def transpositions(kernel: KernelOp, far: Iterable[str]) -> list[Transposition]:
+    """The arrays with neighbours along one of these axes, each with those axes first and the others as they were."""
+    taken = frozenset(far)
     found = [Transposition(value, False, _in_order(value, taken)) for value in _read(kernel, taken)]
     return found + [Transposition(value, True, _in_order(value, taken)) for value in _saved(kernel, taken)]
 

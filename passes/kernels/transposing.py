@@ -21,7 +21,12 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import function_of
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_of
-from treadle.passes.kernels.far_neighbours import Transposition, may_take_singly, transpositions
+from treadle.passes.kernels.far_neighbours import (
+    Transposition,
+    may_be_met_in_pairs,
+    may_take_singly,
+    transpositions,
+)
 from treadle.passes.kernels.sized import LONG
 from treadle.passes.kernels.some_of import Times, fastest_of
 from treadle.passes.kernels.transposed import kernels_around, transpose
@@ -40,16 +45,20 @@ class Trial:
     kernel: KernelOp
 
     def possible(self) -> list[Transposition]:
-        """What may be transposed: first as products say, which settles it for most kernels, then as groups are cut."""
-        if not transpositions(self.kernel, may_take_singly(self.kernel)):
+        """What may be transposed: first as products and pairs say, which settles it for most kernels, then as groups
+        are cut."""
+        singly, pairs = may_take_singly(self.kernel), may_be_met_in_pairs(self.kernel)
+        if not transpositions(self.kernel, singly) and not transpositions(self.kernel, pairs):
             return []
         try:
             (made, *_) = self._scheduled(self.kernel, self.module, in_parts=False)
         except (PassFailedException, TreadleError):
             return []  # a later pass tells
         sketch = made.sketch
+        if held := pairs.intersection(sketch.whole):
+            return transpositions(self.kernel, held)
         along = (sketch.roles.row, sketch.roles.column)
-        return transpositions(self.kernel, [axis for axis in sketch.group if axis not in along])
+        return transpositions(self.kernel, [axis for axis in sketch.group if singly and axis not in along])
 
     def fastest(self, turns: Sequence[Transposition]) -> tuple[Sequence[Transposition], str]:
         """Which of these to transpose, none where that does not pay, and the times."""
