@@ -11,6 +11,7 @@ import pytest
 from test_road_nvcc import built, needs_nvcc, spills
 from xdsl.dialects.builtin import ModuleOp
 
+import roads
 import treadle
 import treadle.language as tl
 from treadle.compiler.errors import TreadleError
@@ -204,6 +205,26 @@ def test_axes_along_which_elements_meet(equation: str, stream: str, axes: str) -
     module = program(max_plus, equation, **dict.fromkeys("bmnk", 64))
     assert outer_axes(maps(module), stream) == {*axes}
     assert all(is_met_by_others(value, stream) is bool(axes) for op in maps(module) for value in op.inputs)
+
+
+def test_what_another_map_takes_is_held_and_so_no_pair() -> None:
+    """Of integers, whose maps are not one."""
+    first, *others = maps(program(distances, "m k, n k -> m n", "i8"))
+    assert others
+    assert not outer_axes([first, *others], "k")
+
+
+@pytest.mark.parametrize("equation", ["m k, k n -> m n", "m k, n k -> m n", "k m, k n -> m n", "k m, n k -> n m"])
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("k", [4, 1024])
+def test_lanes_meet_in_no_bank(equation: str, machine: str, k: int) -> None:
+    """A lane has no neighbours of rows, and lanes lie along what is reduced only where nothing else is left."""
+    road = roads.compiled(str(program(max_plus, equation, m=1024, n=1024, k=k)), machine=machine)
+    road.run(road.inputs({"m": 128, "n": 256, "k": 64}))
+    (report,) = (each for each in road.backend().reports if each.operations)
+    loads = [each for each in report.operations if each.kind == "load_shared"]
+    assert sum(each.requests for each in loads) > 0
+    assert sum(each.conflicts for each in loads) == 0
 
 
 def test_an_axis_of_one_element_is_none() -> None:

@@ -153,7 +153,7 @@ def test_a_lane_holds_what_the_lowering_gives_it(name: str):
     moments, layouts = moments_of(kernel), Layouts(plan_kernel(kernel))
     loads = [op.result for op in kernel.walk() if isinstance(op, LoadOp)]
     sizes = {axis: size for each in loads for axis, size in sizes_of(each.type).items()}
-    lanes = Lanes(moments.axes, moments.buffers, moments.vector, sizes, plan.warps)
+    lanes = Lanes(moments.axes, moments.buffers, moments.vector, moments.singly, sizes, plan.warps)
     for each in loads:
         assert lanes.elements(axes_of(each.type)) == prod(mode.size for mode in layouts.of(each).register)
 
@@ -184,7 +184,8 @@ def test_nothing_is_spilled_for_the_blocks_that_are_stated(name: str, machine: s
 
 def test_numbers_of_16_bits_that_are_no_neighbours_take_a_register_each():
     tiles = {"i": 8, "k": 128}
-    lanes = Lanes(("i", "k"), ((("i", "k"), False), (("k", "i"), False), (("i", "k"), True)), 8, tiles, {"i": 4})
+    buffers = ((("i", "k"), False), (("k", "i"), False), (("i", "k"), True))
+    lanes = Lanes(("i", "k"), buffers, 8, frozenset(), tiles, {"i": 4})
     assert lanes.elements(("i", "k")) == lanes.elements(("k", "i")) == 8
     assert lanes.are_neighbours(("i", "k"))
     assert not lanes.are_neighbours(("k", "i"))

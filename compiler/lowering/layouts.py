@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
+from treadle.compiler.lowering.pairs import by_lanes, taken_singly
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, neighbours_in_vector, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
 from treadle.dialects.cuda.products import DEPTHS
@@ -343,13 +344,11 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = (
     across, most = _turned_rows(plan, main, axes)
     warps = _spread_warps(plan, names, whole)
     lanes_left = LANES
-    register: list[Mode] = []
-    inner: list[Mode] = []
-    lane: list[Mode] = []
-    warp: list[Mode] = []
-    for axis in reversed(names):
+    modes: dict[str, tuple[Mode, Mode, Mode, Mode]] = {}
+    singly, others = taken_singly(plan.kernel), [axis for axis in names if axis != main]
+    for axis in (*names[-1:], *reversed(by_lanes(plan.kernel, others))):
         size = axes[axis]
-        held = min(widest_vector(plan), _floor_power(size)) if axis == main else 1
+        held = min(widest_vector(plan), _floor_power(size)) if axis == main and axis not in singly else 1
         if axis == across:
             held = min(most, _floor_power(size))
         vector = min(neighbours_in_vector(plan, axes), held)
@@ -358,10 +357,10 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = (
         together = held * (count if len(names) > 1 else 1)
         lanes = min(lanes_left, _ceil_power(_ceil(size, together)))
         lanes_left //= lanes
-        lane.insert(0, Mode(axis, lanes, vector))
-        warp.insert(0, Mode(axis, count, vector * lanes))
-        register.insert(0, Mode(axis, _ceil(size, vector * lanes * count), vector * lanes * count))
-        inner.insert(0, Mode(axis, vector, 1))
+        turns = Mode(axis, _ceil(size, vector * lanes * count), vector * lanes * count)
+        modes[axis] = turns, Mode(axis, vector, 1), Mode(axis, lanes, vector), Mode(axis, count, vector * lanes)
+    listed = [modes[axis] for axis in reversed(by_lanes(plan.kernel, names[::-1]))]
+    register, inner, lane, warp = zip(*listed, strict=True) if names else ((), (), (), ())
     replicas = Mode("", lanes_left, 0)
     idle = Mode("", plan.warp_count // _product(warps.values()), 0)
     return LayoutAttr((*register, *inner), (replicas, *lane), (idle, *warp))

@@ -171,11 +171,13 @@ class ScalarPrinter:
     def root(self, block: Block, arguments: Mapping[SSAValue, str]) -> str:
         """The expression of which the body yields the square, given those of its arguments."""
         self.texts |= arguments
-        *ops, square, _ = block.ops
-        for op in ops:
-            self._operation(op)
-        root = square.operands[0]
-        return self._named(self.texts[root], root)
+        assert block.last_op is not None
+        square = block.last_op.operands[0].owner
+        assert isinstance(square, arith.MulfOp)
+        for op in block.ops:
+            if op is not square and op is not block.last_op:
+                self._operation(op)
+        return self._named(self.texts[square.lhs], square.lhs)
 
     def value(self, value: SSAValue, block: Block, given: Mapping[SSAValue, str]) -> str:
         """The expression of a value of the body, given those of its arguments and of what else it is made of."""

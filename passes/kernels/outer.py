@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import is_array, sizes_of
 
 
@@ -25,7 +25,10 @@ def outer_axes(operations: Iterable[Operation], stream: str | None) -> frozenset
 
 
 def outer_axes_of(op: MapOp, stream: str | None) -> frozenset[str]:
-    """Those of a map of what a stream brings; none if some array has all axes of the result."""
+    """Those of a map of what a stream brings; none if some array has all axes of the result, nor if another map takes
+    that, for which a lane would hold it all."""
+    if any(isinstance(use.operation, MapOp | CastOp) for use in op.result.uses):
+        return frozenset()
     every = _wide(op.result)
     met = [axes for operand in op.inputs if stream in (axes := _wide(operand))]
     if stream not in every or len(met) < 2 or any(every <= axes for axes in met):

@@ -134,20 +134,26 @@ def _norm(x: Any, ord: float, dims: Sequence[int], keep: bool) -> Any:
 
 
 def distances(x: Any, y: Any, ord: float, mode: int | None) -> Any:
-    """Of all pairs of rows (`cdist`). A norm of no numbers is PyTorch's to say."""
-    if not x.is_floating_point() or x.shape[-1] == 0:
+    """Of all pairs of rows (`cdist`), where programs have the numbers: PyTorch would write all differences. Of none,
+    and of powers by which NaN does not always count, the norm is PyTorch's to say."""
+    if not _are_numbers_of_programs(x, y) or not 0 < ord < inf:
         return NotImplemented
     return _norm(x[..., :, None, :] - y[..., None, :, :], float(ord), [-1], False)
 
 
 def distances_backward(slope: Any, x: Any, y: Any, ord: float, found: Any) -> Any:
     """By `x`, for sums and roots of sums of squares; of equal rows, whose root has no slope, zero, as in PyTorch."""
-    if ord not in (1, 2) or 0 in (*x.shape, *y.shape) or x.shape[:-2] != y.shape[:-2]:
+    if not _are_numbers_of_programs(x, y) or ord not in (1, 2) or x.shape[:-2] != y.shape[:-2]:
         return NotImplemented
     apart = x[..., :, None, :] - y[..., None, :, :]
     if ord == 1:
-        return (slope[..., None] * torch.sign(apart)).sum(-2)
+        signs = torch.where(apart == apart, torch.sign(apart), apart)  # NaN has one, too
+        return (slope[..., None] * signs).sum(-2)
     return (torch.where(found == 0, 0.0, slope / found)[..., None] * apart).sum(-2)
+
+
+def _are_numbers_of_programs(*tensors: Any) -> bool:
+    return all(each.dtype == torch.float32 and 0 not in each.shape for each in tensors)
 
 
 def split(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:

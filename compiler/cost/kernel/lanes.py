@@ -20,6 +20,8 @@ class Lanes:
     buffers: tuple[tuple[tuple[str, ...], bool], ...]
     """The axes of each array in device memory, and whether it is a result."""
     vector: int
+    singly: frozenset[str]
+    """The axes of which a lane has no neighbours."""
     tiles: Mapping[str, Amount]
     warps: Mapping[str, Amount]
 
@@ -31,6 +33,8 @@ class Lanes:
         if not axes:
             return True
         last = axes[-1]
+        if last in self.singly:
+            return False
         return (self._main == self.axes.index(last)) & (floor_power(self.tiles[last]) > 1) & (self.vector > 1)
 
     @cached_property
@@ -60,7 +64,8 @@ class Lanes:
     def _where_main_is(self, main: str) -> Iterator[tuple[str, Amount]]:
         lanes: Amount = WARP
         for axis in (main, *(axis for axis in reversed(self.axes) if axis != main)):
-            vector = least(self.vector, floor_power(self.tiles[axis])) if axis == main else 1
+            has_neighbours = axis == main and axis not in self.singly
+            vector = least(self.vector, floor_power(self.tiles[axis])) if has_neighbours else 1
             # With one axis, warps do not change how many lanes lie along it.
             warps = self.warps.get(axis, 1)
             share = vector * choice(self._has_one_axis, 1, warps)

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
-from treadle.dialects.diagram.array import axes_of, format_of, is_array
+from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
 from treadle.dialects.diagram.map import axes_in_body, is_square
@@ -198,7 +199,7 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
     (user,) = uses
     if isinstance(user, YieldOp) and _is_summed_square(scalar, user):
         return True
-    if scalar.name in MODIFIERS and (user.name in MODIFIED or (isinstance(user, YieldOp) and _is_only_reduced(user))):
+    if scalar.name in MODIFIERS and scalar.results[0].type == f32 and _takes_signs(user):
         return True
     at = {axis for operand in user.operands for axis in axes.get(operand, ())}
     if at != set(axes[scalar.results[0]]):
@@ -211,20 +212,29 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
 
 
 def _is_summed_square(scalar: Operation, end: YieldOp) -> bool:
-    """Whether a square is made where it is summed (`printer.summands`), so that both are one multiply-add."""
+    """Whether a square is made where it is summed (`printer.summands`), so that both are one multiply-add: of arrays of
+    which none has all axes."""
     made = end.parent_op()
     if not isinstance(made, MapOp) or not is_square(made) or made.yielded.owner is not scalar:
         return False
-    own = set(axes_of(made.result.type))
-    if any(own <= set(axes_of(operand.type)) for operand in made.inputs if is_array(operand.type)):
+    every = _several(made.result)
+    if any(every <= _several(operand) for operand in made.inputs if is_array(operand.type)):
         return False
-    (reduction, *others) = (use.operation for use in made.result.uses)
-    return not others and isinstance(reduction, ReduceOp) and reduction.kind.data == "add"
+    users = [use.operation for use in made.result.uses]
+    return len(users) == 1 and isinstance(users[0], ReduceOp) and users[0].kind.data == "add"
 
 
-def _is_only_reduced(end: YieldOp) -> bool:
-    """Whether what a map makes is only summed or compared, by instructions that take operands with another sign."""
-    made = end.parent_op()
+def _several(value: SSAValue) -> set[str]:
+    """The axes along which an array has several elements."""
+    return {axis for axis, size in sizes_of(value.type).items() if size != 1}
+
+
+def _takes_signs(user: Operation) -> bool:
+    """Whether an instruction takes operands with another sign: what adds, multiplies or compares; also if that is what
+    reduces all that a map makes."""
+    if not isinstance(user, YieldOp):
+        return user.name in MODIFIED
+    made = user.parent_op()
     reductions = [use.operation for use in made.results[0].uses] if isinstance(made, MapOp) else []
     kinds = {op.kind.data if isinstance(op, ReduceOp) else "" for op in reductions}
     return bool(kinds) and kinds <= {"add", "max", "min"}

@@ -20,6 +20,7 @@ from treadle.compiler.cost.kernel.roles import vector_in_rows
 from treadle.compiler.cost.kernel.work import SLOW_FUNCTIONS, width_of
 from treadle.compiler.cost.levels.peak import lives_in, near_arrays
 from treadle.compiler.cost.reading.ahead import divided
+from treadle.compiler.lowering.pairs import by_lanes, taken_singly
 from treadle.dialects.diagram import CastOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.approximations import is_approximate
 from treadle.dialects.diagram.array import axes_of, is_array
@@ -87,10 +88,12 @@ class Moments:
     """The axes of each array in device memory, and whether it is a result."""
     vector: int
     """Elements of a row that a lane takes."""
+    singly: frozenset[str]
+    """The axes of which it takes single ones."""
     moments: tuple[Moment, ...]
 
     def lanes(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount]) -> Lanes:
-        return Lanes(self.axes, self.buffers, self.vector, tiles, warps)
+        return Lanes(self.axes, self.buffers, self.vector, self.singly, tiles, warps)
 
     def registers(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount]) -> Amount:
         """Of a lane, at the moment when it holds most."""
@@ -124,9 +127,10 @@ def moments_of(kernel: KernelOp) -> Moments:
     made = [result for op in kernel.body.walk() for result in op.results if is_array(result.type)]
     moved = [value.type for op in kernel.body.walk() for value in _moved(op)]
     return Moments(
-        tuple(dict.fromkeys(axis for value in made for axis in axes_of(value.type))),
+        by_lanes(kernel, list(dict.fromkeys(axis for value in made for axis in axes_of(value.type)))),
         buffers,
         vector_in_rows(map(width_of, moved), ()),
+        taken_singly(kernel),
         _largest(_moments(kernel.body.block, frozenset())),
     )
 
