@@ -233,3 +233,22 @@ def test_conditions_and_arrays_that_are_summed_along_both_axes(machine: str) -> 
     for sizes in ({"m": 20, "k": 40, "n": 36, "j": 24}, {"m": 3, "k": 17, "n": 33, "j": 5}):
         inputs = road.inputs(sizes)
         assert all(verdict.ok for verdict in road.verdicts((*inputs[:-1], sizes["k"] - 4), sizes))
+
+
+@pytest.mark.parametrize("machine", ["l40s", "h100"])
+@pytest.mark.parametrize("axes", ["d, a", "a, d"])
+def test_an_operand_without_the_depth_has_no_order_for_it(axes: str, machine: str) -> None:
+    """Of a sum over an axis that one operand alone has."""
+    left, right, result = (
+        array("f8E5M2", d=None, a=64),
+        array("f8E5M2", d=None, b=8),
+        array("f32", b=8),
+    )
+    text = f"""
+    func.func @f(%A: {left}, %B: {right}) -> {result} {{
+      %C = diagram.contract %A, %B over [{axes}] accumulate f32 : {left}, {right} -> {result}
+      func.return %C : {result}
+    }}
+    """
+    function = decided(text, machine)
+    assert not [op for op in function.walk() if isinstance(op, MapOp)]

@@ -33,7 +33,7 @@ def transposed_operands(block: Block, machine: Machine) -> list[tuple[Transposed
     those that the same products need."""
     found: list[tuple[TransposedOperand, ...]] = []
     for op in block.ops:
-        if not isinstance(op, ContractOp) or not is_of_8_bits(op) or why_never_multiplied(op, machine) is not None:
+        if not isinstance(op, ContractOp) or not _is_asked(op) or why_never_multiplied(op, machine) is not None:
             continue
         needed = tuple(_needed(op, operand) for operand in across_the_sum(op))
         shared = [each for each in found if not set(each).isdisjoint(needed)]
@@ -71,7 +71,12 @@ def is_made_so(operand: TransposedOperand) -> bool:
 
 
 def _products(block: Block) -> Iterator[ContractOp]:
-    return (op for op in block.ops if isinstance(op, ContractOp) and is_of_8_bits(op))
+    return (op for op in block.ops if isinstance(op, ContractOp) and _is_asked(op))
+
+
+def _is_asked(op: ContractOp) -> bool:
+    """Whether a product has 8-bit operands, both of which have its depth: no order of axes gives it to one."""
+    return is_of_8_bits(op) and all(depth_of(op) in axes_of(operand.type) for operand in (op.lhs, op.rhs))
 
 
 def _needed(op: ContractOp, operand: SSAValue) -> TransposedOperand:
