@@ -80,8 +80,12 @@ def in_same_order(value: SSAValue) -> list[SSAValue]:
 
 
 def is_open(value: SSAValue) -> bool:
-    """Whether all that reads an array in its kernel finds its axes by name."""
-    uses = [use for each in in_same_order(value) for use in each.uses]
+    """Whether all that reads an array in its kernel finds its axes by name. What conditions leave of it may be no
+    result of the kernel, which would have them in the order of before."""
+    _, *left = in_same_order(value)
+    if any(isinstance(use.operation, YieldOp) for each in left for use in each.uses):
+        return False
+    uses = [use for each in (value, *left) for use in each.uses]
     return all(isinstance(use.operation, BY_NAME | YieldOp) or _is_kept(use.operation, use.index) for use in uses)
 
 
