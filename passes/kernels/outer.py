@@ -14,7 +14,7 @@ from treadle.dialects.diagram.array import is_array, sizes_of
 def is_met_by_others(value: SSAValue, stream: str | None) -> bool:
     """Whether steps of a stream make, of all elements of an array, those of larger ones of which no array that they
     load has all axes: each element is one of many rows and columns."""
-    return stream in _wide(value) and all(
+    return stream in several_in(value) and all(
         isinstance(use.operation, MapOp) and bool(outer_axes_of(use.operation, stream)) for use in value.uses
     )
 
@@ -29,17 +29,17 @@ def outer_axes_of(op: MapOp, stream: str | None) -> frozenset[str]:
     that, for which a lane would hold it all."""
     if any(isinstance(use.operation, MapOp | CastOp) for use in op.result.uses):
         return frozenset()
-    every = _wide(op.result)
-    met = [axes for operand in op.inputs if stream in (axes := _wide(operand))]
+    every = several_in(op.result)
+    met = [axes for operand in op.inputs if stream in (axes := several_in(operand))]
     if stream not in every or len(met) < 2 or any(every <= axes for axes in met):
         return frozenset()
     return frozenset(axis for axis in every if 0 < sum(axis in axes for axes in met) < len(met))
 
 
-def _wide(value: SSAValue) -> frozenset[str]:
+def several_in(value: SSAValue) -> frozenset[str]:
     """The axes along which an array has several elements."""
     sizes = sizes_of(value.type) if is_array(value.type) else {}
     return frozenset(axis for axis, size in sizes.items() if size != 1)
 
 
-__all__ = ["is_met_by_others", "outer_axes"]
+__all__ = ["is_met_by_others", "outer_axes", "several_in"]

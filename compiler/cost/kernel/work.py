@@ -15,12 +15,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
-from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
 from treadle.dialects.diagram.map import axes_in_body, is_square
 from treadle.dialects.diagram.sharing import sharing_of, tested_sharing_of
 from treadle.passes.expressions.lagging import lag_of
+from treadle.passes.kernels.outer import several_in
 
 FUNCTIONS = {
     **{"math.sqrt": (1, 11), "math.rsqrt": (1, 3), "math.cbrt": (2, 14), "math.powf": (1, 69)},
@@ -217,16 +218,11 @@ def _is_summed_square(scalar: Operation, end: YieldOp) -> bool:
     made = end.parent_op()
     if not isinstance(made, MapOp) or not is_square(made) or made.yielded.owner is not scalar:
         return False
-    every = _several(made.result)
-    if any(every <= _several(operand) for operand in made.inputs if is_array(operand.type)):
+    every = several_in(made.result)
+    if any(every <= several_in(operand) for operand in made.inputs):
         return False
     users = [use.operation for use in made.result.uses]
     return len(users) == 1 and isinstance(users[0], ReduceOp) and users[0].kind.data == "add"
-
-
-def _several(value: SSAValue) -> set[str]:
-    """The axes along which an array has several elements."""
-    return {axis for axis, size in sizes_of(value.type).items() if size != 1}
 
 
 def _takes_signs(user: Operation) -> bool:
