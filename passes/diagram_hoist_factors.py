@@ -99,8 +99,10 @@ class DiagramHoistFactorsPass(ModulePass):
     zero (f is 1 there); and max(c * s(x)) = c * max(s(x)) for c > 0, which holds in floating point as well, because
     rounding is monotone. c may be a number of the program, if it says that it is above zero, as in
     `maximumf(c, 1.0e-30)`. A power is told from its peak, which is a factor that is constant along the axis:
-    `exp(s - max(m, k)) = exp(s - m) exp(m - max(m, k))` with m = max(s) (`expressions.peaks`). At last a factor of
-    powers below their maximum moves into their exponents (`expressions.powers`).
+    `exp(s - max(m, k)) = exp(s - m) exp(m - max(m, k))` with m = max(s) (`expressions.peaks`), and a share that is
+    written as a power is one that is divided: `exp(u - log v) = exp(u) / v` (`factors.logarithms`). A sum of powers times
+    a polynomial of what is late is one about what the stream has so far, and sums of derivatives (`expressions.moments`).
+    At last a factor of powers below their maximum moves into their exponents (`expressions.powers`).
 
     Guards:
 
@@ -132,7 +134,7 @@ class DiagramHoistFactorsPass(ModulePass):
 
 def _rewrite(function: func.FuncOp, op: Operation, peaks: Peaks) -> None:
     if isinstance(op, ContractOp) or (isinstance(op, ReduceOp) and op.kind.data == "add"):
-        _hoist_from_sum(function, op, peaks)
+        op = _hoist_from_sum(function, op, peaks)
     elif isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
         hoist_from_maximum(function, op)
     elif isinstance(op, WhereOp):
@@ -147,25 +149,28 @@ def _move_late_parts(function: func.FuncOp, sum: ReduceOp) -> None:
         note(function, PASS, what, "Taylor's formula, exact for polynomials", "summed about what it is so far")
 
 
-def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks) -> None:
+def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks) -> ContractOp | ReduceOp:
+    """The sum of what stays, or the sum itself."""
     if sum.init is not None:
-        return
+        return sum
     operands = operands_of(sum)
     splits = _splits_in_range(function, sum, operands, Splitter(function, sum, peaks))
     if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
-        return
+        return sum
     above, below = without_constants_of_both(
         [factor for split in splits for factor in split.above], [factor for split in splits for factor in split.below]
     )
     if (why := _why_they_stay(sum, operands, splits, above)) is not None:
-        return _stays(function, sum, *why)
+        _stays(function, sum, *why)
+        return sum
     rows, guarded = PresentRows(sum), bool(absences_of(operands))
     guard = _told_of_rows(sum, operands, splits, above, below, rows) if guarded else RowGuard([], None, [])
     if not isinstance(guard, RowGuard):
-        return _stays(function, sum, *guard)
+        _stays(function, sum, *guard)
+        return sum
     if not guarded and not (not below and all(isinstance(factor, Constant) for factor in above)):
         guard = RowGuard(_extents(sum, operands), None, [])
-    _scale_after(function, sum, splits, (above, below), guard, rows)
+    return _scale_after(function, sum, splits, (above, below), guard, rows)
 
 
 def _splits_in_range(
@@ -235,9 +240,9 @@ def _scale_after(
     factors: tuple[Sequence[Expression], Sequence[Expression]],
     guard: RowGuard,
     rows: PresentRows,
-) -> None:
-    """Replace a sum by one of what stays, and a map that multiplies it by the factors above and divides by those
-    below."""
+) -> ContractOp | ReduceOp:
+    """Replace a sum by one of what stays, which is returned, and a map that multiplies it by the factors above and
+    divides by those below."""
     operands, (above, below), guarded = operands_of(sum), factors, bool(absences_of(operands_of(sum)))
     rests = [Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
     new_sum = _sum_of(sum, [rest.value for rest in rests])
@@ -248,6 +253,7 @@ def _scale_after(
     replace(sum, made, new.result)
     erase_unused(operands)
     note(function, PASS, *noted)
+    return new_sum
 
 
 def _axis_lost(sum: ContractOp | ReduceOp, splits: Sequence[Split]) -> str | None:

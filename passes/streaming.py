@@ -176,8 +176,9 @@ def _reason(plan: StreamPlan, state: SSAValue, verdict: Verdict) -> str:
     if verdict.repair is None:
         return ""
     moved = sorted(label(r) for r in _moved(plan.part, plan, state))
-    verb = "multiplied by" if verdict.repair.scales else "increased by"
-    text = f"when {', '.join(moved)} moves, {label(state)} is {verb} {spell(verdict.repair.expression)}"
+    changes = {"increased by": verdict.repair.summand, "multiplied by": verdict.repair.factor}
+    what = " and ".join(f"{verb} {spell(change)}" for verb, change in changes.items() if change is not None)
+    text = f"when {', '.join(moved)} moves, {label(state)} is {what}"
     guarded = sorted(label(r) for r in _moved(plan.part, plan, state) if r in plan.guarded)
     if guarded:
         text += f"; while {', '.join(guarded)} is neutral nothing counts, and a finite number stands for it"

@@ -249,32 +249,32 @@ MUTATIONS: dict[str, Mutation] = {
     # Cascades.
     "cascade: no repair": ("passes/streams/stages", "return Verdict(last, followed)", "return Verdict(last)"),
     "cascade: the repair upside down": (
-        "passes/streams/cascades",
+        "passes/streams/moving",
         "above, below = product(above, change.above), product(below, change.below)",
         "above, below = product(above, change.below), product(below, change.above)",
     ),
     "cascade: a subtrahend as a summand": (
-        "passes/streams/cascades",
+        "passes/streams/moving",
         "return summed(left, Change(right.below, right.above, right.fragile))",
         "return summed(left, right)",
     ),
     "cascade: keeps the sign of what is negated": (
-        "passes/streams/cascades",
+        "passes/streams/moving",
         "return Change(shift.below, shift.above, shift.fragile)",
         "return shift",
     ),
     "cascade: adds where it should multiply": (
-        "passes/streams/changes",
-        "return (product if self.scales else total)(accumulator, change)",
-        "return total(accumulator, change)",
+        "passes/streams/repairs",
+        "yield product, _factor_at(",
+        "yield total, _factor_at(",
     ),
     "cascade: forgets a fixed scale": (
-        "passes/streams/cascades",
+        "passes/streams/moving",
         "return Change(scale(shift.above, by), scale(shift.below, by), shift.fragile)",
         "return shift",
     ),
     "cascade: before and after alike": (
-        "passes/streams/cascades",
+        "passes/streams/moving",
         "return Leaf(leaf.value, BEFORE) if leaf.value in self.running else leaf",
         "return leaf",
     ),
@@ -524,7 +524,7 @@ MUTATIONS: dict[str, Mutation] = {
         "(apart if scales else quotient)(change.above",
     ),
     "cascade: the power of the opposite": (
-        "passes/streams/cascades",
+        "passes/streams/moving",
         "apart(shift.above, shift.below))\n                return Change(power",
         "apart(shift.below, shift.above))\n                return Change(power",
     ),
@@ -576,13 +576,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "moments: keeps the sign of what is subtracted": (
         "passes/expressions/polynomials",
-        "_scaled(_derivative(operands[1], atom), -1.0)",
-        "_derivative(operands[1], atom)",
+        "_scaled(by_atom(operands[1]), -1.0)",
+        "by_atom(operands[1])",
     ),
     "moments: one side of a product": (
         "passes/expressions/polynomials",
-        "return [*_times(_derivative(left, atom), right), *_times(_derivative(right, atom), left)]",
-        "return _times(_derivative(left, atom), right)",
+        "return [*_times(by_atom(left), right), *_times(by_atom(right), left)]",
+        "return _times(by_atom(left), right)",
     ),
     "moments: forgets the half of the second": (
         "passes/expressions/polynomials",
@@ -590,9 +590,19 @@ MUTATIONS: dict[str, Mutation] = {
         "1.0",
     ),
     "moments: repairs by what is, not by what was": (
-        "passes/streams/cascades",
+        "passes/streams/polynomial_sums",
         "lambda term: Leaf(beside[key_of(term)], BEFORE)",
         "lambda term: Leaf(beside[key_of(term)])",
+    ),
+    "moments: powers are not repaired": (
+        "passes/streams/polynomial_sums",
+        "factor = quotient(ratio.above, ratio.below) if powers else None",
+        "factor = quotient(ratio.below, ratio.above) if powers else None",
+    ),
+    "hoisting: the logarithm of a divisor stays": (
+        "passes/factors/logarithms",
+        "self.found.append(of)",
+        "self.found.append(part)",
     ),
     # Fusion, parts of streams, groups.
     "fusion: takes the results of a kernel for each other": (

@@ -204,6 +204,11 @@ def cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (F.cross_entropy(z, y, reduction="none"),)
 
 
+def kl_divergence(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    p, q = F.log_softmax(a, -1), F.log_softmax(b, -1)
+    return (F.kl_div(q, p, reduction="none", log_target=True).sum(-1),)
+
+
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
     return (F.layer_norm(x, x.shape[-1:], gamma, beta, eps=1e-5),)
 
@@ -287,6 +292,7 @@ ORACLES: dict[str, Oracle] = {
     "conv1d_dilated": lambda x, f: convolution(x, f, stride=2, dilation=3),
     "cross_attention": cross_attention,
     "cross_entropy": cross_entropy,
+    "kl_divergence": kl_divergence,
     "distances": lambda x, y: (torch.cdist(x, y, p=1),),
     "embedding": embedding,
     "experts": experts,

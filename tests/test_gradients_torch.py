@@ -53,6 +53,11 @@ def gqa(q: Any, k: Any, v: Any) -> Any:
     return attention(q, k[:, :, None], v[:, :, None])
 
 
+def kl_divergence(a: Any, b: Any) -> Any:
+    p, q = torch.log_softmax(a, -1), torch.log_softmax(b, -1)
+    return F.kl_div(q, p, reduction="none", log_target=True).sum(-1)
+
+
 def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
     return F.gelu(x @ w1 + b1) @ w2 + b2
 
@@ -73,6 +78,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "layer_norm": lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b, eps=1e-5),
     "rms_norm": lambda x, g: F.rms_norm(x, x.shape[-1:], g, eps=1e-5),
     "cross_entropy": lambda z, y: -(y * torch.log_softmax(z, -1)).sum(-1),
+    "kl_divergence": kl_divergence,
     "mlp": mlp,
     "matmul_gelu": lambda x, w, b: F.gelu(x @ w.mT + b),
     "swiglu": lambda x, w, v: F.silu(x @ w) * (x @ v),

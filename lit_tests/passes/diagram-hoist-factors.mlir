@@ -441,3 +441,44 @@ func.func @one_of_two_leaves(%A: tensor<?x8xf32, #diagram.array<[i, x]>>, %B: te
   %Y = diagram.contract %P, %Q over [x] accumulate f32 : tensor<?x8xf32, #diagram.array<[i, x]>>, tensor<?x8xf32, #diagram.array<[i, x]>> -> tensor<?xf32, #diagram.array<[i]>>
   func.return %Y : tensor<?xf32, #diagram.array<[i]>>
 }
+
+// A share that is a power of a logarithm is divided by what that is of; and so is the logarithm beside it moved past the
+// sum, which is then of powers times the distance from the maximum, and needs the sum of the powers itself.
+// CHECK-LABEL: func.func @entropy
+// CHECK-SAME:  "%s past the sum %y over [k]", "linearity of the sum"
+// CHECK-SAME:  "%m, %s in the sum %y_sum over [k]", "Taylor's formula, exact for polynomials"
+// CHECK:       %y_sum_about_of = diagram.map (%[[a:.*]] = %A : {{.*}}, %[[m:.*]] = %m : {{.*}})
+// CHECK-NEXT:    %[[below:.*]] = arith.subf %[[a]], %[[m]] : f32
+// CHECK-NEXT:    %[[power:.*]] = math.exp %[[below]] : f32
+// CHECK-NEXT:    %[[term:.*]] = arith.mulf %[[power]], %[[below]] : f32
+// CHECK-NEXT:    diagram.yield %[[term]] : f32
+// CHECK:       %y_sum_about = diagram.reduce add %y_sum_about_of over [k]
+// CHECK:       %y_sum = diagram.map (%[[about:.*]] = %y_sum_about : {{.*}}, %{{.*}} = %{{.*}} : i32, %[[s:.*]] = %s : {{.*}})
+// CHECK:         %[[log:.*]] = math.log %[[s]] : f32
+// CHECK:         %[[less:.*]] = arith.mulf %[[s]], %{{.*}} : f32
+// CHECK-NEXT:    %[[moved:.*]] = arith.mulf %[[log]], %[[less]] : f32
+// CHECK:         arith.addf %[[about]], %{{.*}} : f32
+// CHECK:       %y = diagram.map (%{{.*}} = %y_sum : {{.*}}, %{{.*}} = %{{.*}} : i32, %{{.*}} = %s : {{.*}})
+// CHECK:         arith.divf
+func.func @entropy(%A: !L) -> !l {
+  %m = diagram.reduce max %A over [k] : !L -> !l
+  %e = diagram.map (%a = %A : !L, %b = %m : !l) -> !L {
+    %below = arith.subf %a, %b : f32
+    %power = math.exp %below : f32
+    diagram.yield %power : f32
+  }
+  %s = diagram.reduce add %e over [k] : !L -> !l
+  %p = diagram.map (%a = %A : !L, %b = %m : !l, %c = %s : !l) -> !L {
+    %below = arith.subf %a, %b : f32
+    %log = math.log %c : f32
+    %share = arith.subf %below, %log : f32
+    diagram.yield %share : f32
+  }
+  %t = diagram.map (%a = %p : !L) -> !L {
+    %power = math.exp %a : f32
+    %term = arith.mulf %power, %a : f32
+    diagram.yield %term : f32
+  }
+  %y = diagram.reduce add %t over [k] : !L -> !l
+  func.return %y : !l
+}

@@ -272,3 +272,47 @@ func.func @words(%Q: !heads_Q, %K: !heads_K, %slope: !heads_word, %half: !heads_
   }
   func.return %m : !heads_row
 }
+
+// A sum of powers times distances from a maximum is increased by what these grow by, of the sum of the powers as it was,
+// and then multiplied by the factor of that. While the maximum is neutral there is no distance to add.
+!ent_X = tensor<?x?xf32, #diagram.array<[i, x]>>
+!ent_Xd = tensor<?x?xf32, #diagram.array<[i, x], level = device>>
+!ent_Xr = tensor<?x?xf32, #diagram.array<[i, x], level = register>>
+!ent_s = tensor<?xf32, #diagram.array<[i]>>
+!ent_r = tensor<?xf32, #diagram.array<[i], level = register>>
+
+// CHECK-LABEL: hierarchy.kernel @entropy
+// CHECK:             %repair = diagram.map (%[[before:.*]] = %m_so_far : {{.*}}, %[[now:.*]] = %m_safe : {{.*}})
+// CHECK-NEXT:          %[[d:.*]] = arith.subf %[[before]], %[[now]] : f32
+// CHECK-NEXT:          math.exp %[[d]] : f32
+// CHECK:             %[[more:.*]] = diagram.map (%[[now:.*]] = %m_safe : {{.*}}, %[[before:.*]] = %m_so_far : {{.*}}, %[[l:.*]] = %l_so_far : {{.*}})
+// CHECK:               %[[none:.*]] = arith.cmpf oeq, %[[before]], %{{.*}} : f32
+// CHECK-NEXT:          %[[was:.*]] = arith.select %[[none]], %[[now]], %[[before]] : f32
+// CHECK-NEXT:          %[[moved:.*]] = arith.subf %[[now]], %[[was]] : f32
+// CHECK:               %[[less:.*]] = arith.mulf %[[l]], %{{.*}} : f32
+// CHECK-NEXT:          arith.mulf %[[moved]], %[[less]] : f32
+// CHECK:             %[[added:.*]] = diagram.map (%[[y:.*]] = %y_so_far : {{.*}}, %[[s:.*]] = %[[more]] : {{.*}})
+// CHECK-NEXT:          arith.addf %[[y]], %[[s]] : f32
+// CHECK:             %[[scaled:.*]] = diagram.map (%[[y:.*]] = %[[added]] : {{.*}}, %[[f:.*]] = %repair : {{.*}})
+// CHECK-NEXT:          arith.mulf %[[y]], %[[f]] : f32
+// CHECK:             %y_new = diagram.reduce add %T over [x] into %[[scaled]]
+func.func @entropy(%X: !ent_X) -> (!ent_s, !ent_s) {
+  %L, %Y = hierarchy.kernel @entropy (%X_1 = %X : !ent_X as !ent_Xd) -> (!ent_s, !ent_s)
+      schedule #hierarchy.schedule<group = [i = 8], stream = [x = 16]> {
+    %m = diagram.reduce max %X_1 over [x] : !ent_Xd -> !ent_r
+    %E = diagram.map (%s = %X_1 : !ent_Xd, %r = %m : !ent_r) -> !ent_Xr {
+      %d = arith.subf %s, %r : f32
+      %e = math.exp %d : f32
+      diagram.yield %e : f32
+    }
+    %l = diagram.reduce add %E over [x] : !ent_Xr -> !ent_r
+    %T = diagram.map (%s = %X_1 : !ent_Xd, %r = %m : !ent_r, %p = %E : !ent_Xr) -> !ent_Xr {
+      %d = arith.subf %s, %r : f32
+      %t = arith.mulf %p, %d : f32
+      diagram.yield %t : f32
+    }
+    %y = diagram.reduce add %T over [x] : !ent_Xr -> !ent_r
+    hierarchy.yield %l, %y : !ent_r, !ent_r
+  }
+  func.return %L, %Y : !ent_s, !ent_s
+}

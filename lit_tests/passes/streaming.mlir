@@ -75,3 +75,23 @@ func.func @shares(%X: !X) -> !X {
   }
   func.return %P : !X
 }
+
+// Powers times distances from the maximum follow by a factor, and by a summand that is made of the sum of the powers.
+// CHECK-LABEL: func.func @entropy
+// CHECK-SAME:  #hierarchy.step<"streaming", "%y of @entropy along x", "cascade", "when %m moves, %y is increased by (%m - %m before) * (%l before * -1) and multiplied by exp(%m before - %m); while %m is neutral nothing counts, and a finite number stands for it">
+func.func @entropy(%X: !X) -> (!r, !r) {
+  %m = diagram.reduce max %X over [x] : !X -> !r
+  %E = diagram.map (%s = %X : !X, %r = %m : !r) -> !X {
+    %d = arith.subf %s, %r : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !X -> !r
+  %T = diagram.map (%s = %X : !X, %r = %m : !r, %p = %E : !X) -> !X {
+    %d = arith.subf %s, %r : f32
+    %t = arith.mulf %p, %d : f32
+    diagram.yield %t : f32
+  }
+  %y = diagram.reduce add %T over [x] : !X -> !r
+  func.return %l, %y : !r, !r
+}

@@ -22,6 +22,7 @@ from treadle.dialects.diagram.array import array_type, axes_of, format_of, level
 from treadle.passes._functions import fresh_hint, label, replace
 from treadle.passes.expressions.infinities import may_be_infinite, sources, troubled_by
 from treadle.passes.expressions.inner import inner_expression
+from treadle.passes.expressions.logarithms import without_powers
 from treadle.passes.expressions.polynomials import (
     ONE,
     Key,
@@ -30,11 +31,12 @@ from treadle.passes.expressions.polynomials import (
     atoms_of,
     keeps_its_size,
     key_of,
+    powers_in,
     taylor,
     unfolded,
     value_at_start,
 )
-from treadle.passes.expressions.reductions import neutral_of
+from treadle.passes.expressions.reductions import kind_of, neutral_of
 from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
@@ -46,6 +48,7 @@ from treadle.passes.expressions.scalars import (
     is_number,
     leaves,
     number,
+    product,
     select,
     total,
 )
@@ -68,9 +71,9 @@ class Moments:
 
     def rewrite(self) -> str | None:
         """Rewrite the sum, and say what was done; None where it is no such sum."""
-        summand = unfolded(Leaf(self.sum.operand), self.axis)
+        summand = without_powers(unfolded(Leaf(self.sum.operand), self.axis))
         try:
-            atoms = atoms_of(summand, self.axis, lambda part: any(self.is_late(leaf.value) for leaf in leaves(part)))
+            atoms = atoms_of(summand, self.axis, self._is_late_part)
         except NoPolynomial:
             return None
         arrays = [leaf.value for leaf in leaves(summand)]
@@ -80,8 +83,9 @@ class Moments:
             return None  # where a late part is absent the sum is one of nothing, which is there
         self.absent = [value for value in arrays if absences_of([value])]
         try:
-            law = taylor(summand, atoms)
-            if any(self._may_trouble(atom) for atom in atoms):
+            law = taylor(summand, atoms, self._powers(summand))
+            atoms = [atom for atom, _ in law.first]
+            if not atoms or any(self._may_trouble(atom) for atom in atoms):
                 return None
             for atom in atoms:
                 self.pivots[key_of(atom)] = self._pivot(atom, law)
@@ -94,6 +98,17 @@ class Moments:
         replace(self.sum, [*self.made, last], last.result)
         return what
 
+    def _powers(self, summand: Expression) -> list[Expression]:
+        """The factors that are powers of a distance from an extremum, which stay (NoPolynomial if there are others)."""
+        powers = powers_in(summand, self.axis, self._is_late_part)
+        atoms = (atom for power in powers for atom in atoms_of(power, self.axis, self._is_late_part))
+        if not all(self._is_of_extrema(atom) for atom in atoms):
+            raise NoPolynomial
+        return powers
+
+    def _is_late_part(self, part: Expression) -> bool:
+        return any(self.is_late(leaf.value) for leaf in leaves(part))
+
     def _about_pivots_and_back(self, summand: Expression, law: Taylor) -> Expression:
         """The sum about the pivots, with what the distance of the late parts from them adds."""
         sums = {key: self._sum_of(self._about_pivots(term)) for key, term in law.terms.items()}
@@ -102,9 +117,16 @@ class Moments:
             lambda atom: difference(atom, self.pivots[key_of(atom)]) if self._left_out(atom) else number(0),
             lambda term: Leaf(sums[key_of(term)]),
         )
+        for unread in self._made_in_vain(change):
+            change = total(change, product(number(0), Leaf(unread)))  # the stream is repaired by it
         if is_number(change, 0):
             return about
         return total(about, select(self._has_elements(), change, number(0)))
+
+    def _made_in_vain(self, change: Expression) -> list[SSAValue]:
+        """The sums that were made and that nothing reads."""
+        read = {leaf.value for leaf in leaves(change)} | {value for op in self.made for value in op.operands}
+        return [value for value in self._sums.values() if value.owner in self.made and value not in read]
 
     def _left_out(self, atom: Expression) -> bool:
         return self.pivots[key_of(atom)] is not atom
@@ -122,8 +144,8 @@ class Moments:
 
     def _pivot(self, atom: Expression, law: Taylor) -> Expression:
         """What stands for a late part of a summand (NoPolynomial if nothing may)."""
-        if isinstance(atom, Leaf) and self._is_reduction(atom.value):
-            return atom  # it moves with the stream itself
+        if self._moves_with_the_stream(atom):
+            return atom
         running = self._so_far(atom)
         if value_at_start(running, self._start) is not None and keeps_its_size(running, self._is_reduction):
             axes = [axis for axis in axes_of(self.sum.result.type) if axis in axes_in(running)]
@@ -158,6 +180,14 @@ class Moments:
 
     def _is_reduction(self, value: SSAValue) -> bool:
         return isinstance(value.owner, ContractOp | ReduceOp) and self.axis in value.owner.over_axes
+
+    def _moves_with_the_stream(self, atom: Expression) -> bool:
+        return (isinstance(atom, Leaf) and self._is_reduction(atom.value)) or self._is_of_extrema(atom)
+
+    def _is_of_extrema(self, atom: Expression) -> bool:
+        """Whether extrema over the axis are all that is late in an expression."""
+        late = [leaf.value for leaf in sources(atom) if self.is_late(leaf.value)]
+        return all(self._is_reduction(value) and kind_of(value) in ("max", "min") for value in late)
 
     def _start(self, value: SSAValue) -> float | None:
         return float(neutral_of(value).value.data) if self._is_reduction(value) else None

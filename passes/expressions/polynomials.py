@@ -10,23 +10,26 @@ of `x` and of `x^2`, whose difference would cancel where the mean is large besid
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
-from treadle.passes.expressions.inner import inner_expression, is_saturating, stood_for
+from treadle.passes.expressions.forms import Atom, Scaled, linear_form, unscaled
+from treadle.passes.expressions.inner import inner_expression, is_saturating
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
     Leaf,
     Node,
     axes_in,
+    is_number,
     number,
     product,
     quotient,
+    select,
     total,
 )
 from treadle.passes.expressions.signs import is_positive
@@ -136,6 +139,24 @@ def atoms_of(expression: Expression, axis: str, moves: Callable[[Expression], bo
     return list(found.values())
 
 
+def powers_in(expression: Expression, axis: str, moves: Callable[[Expression], bool]) -> list[Expression]:
+    """The factors of an expression that are powers, vary along an axis, and move."""
+    if not isinstance(expression, Node):
+        return []
+    operands = expression.operands
+    match expression.kind:
+        case math.ExpOp | math.Exp2Op:
+            return [expression] if axis in axes_in(expression) and moves(expression) else []
+        case arith.MulfOp:
+            return [power for operand in operands for power in powers_in(operand, axis, moves)]
+        case arith.DivfOp | arith.NegfOp:
+            return powers_in(operands[0], axis, moves)
+        case arith.SelectOp if is_number(operands[2], 0) and not moves(operands[0]):
+            return powers_in(operands[1], axis, moves)
+        case _:
+            return []
+
+
 # -- derivatives -----------------------------------------------------------------------------------
 
 
@@ -151,40 +172,46 @@ class NoPolynomial(Exception):
     """An expression is no polynomial of a part of it, as far as can be seen."""
 
 
-def derivative(terms: list[Term], atom: Expression) -> list[Term]:
-    """The derivative of a sum of terms by a part (NoPolynomial); equal terms are one."""
+def derivative(terms: list[Term], atom: Expression, held: Container[Key]) -> list[Term]:
+    """The derivative of a sum of terms by a part, as if some parts did not depend on it (NoPolynomial); equal terms are
+    one."""
     found: dict[Key, Term] = {}
     wanted = key_of(atom)
     for term in terms:
-        for part in _derivative(term.expression, wanted):
+        for part in _derivative(term.expression, wanted, held):
             key = key_of(part.expression)
             known = found[key].factor if key in found else 0.0
             found[key] = Term(known + term.factor * part.factor, part.expression)
     return [term for term in found.values() if term.factor]
 
 
-def _derivative(expression: Expression, atom: Key) -> list[Term]:
-    if key_of(expression) == atom:
+def _derivative(expression: Expression, atom: Key, held: Container[Key]) -> list[Term]:
+    key = key_of(expression)
+    if key == atom:
         return [Term(1.0, number(1))]
-    if not _has(expression, atom):
+    if key in held or not _has(expression, atom):
         return []
     if not isinstance(expression, Node):
         raise NoPolynomial  # a late value that depends on another
     operands = expression.operands
+
+    def by_atom(part: Expression) -> list[Term]:
+        return _derivative(part, atom, held)
+
     match expression.kind:
         case arith.AddfOp:
-            return [*_derivative(operands[0], atom), *_derivative(operands[1], atom)]
+            return [*by_atom(operands[0]), *by_atom(operands[1])]
         case arith.SubfOp:
-            return [*_derivative(operands[0], atom), *_scaled(_derivative(operands[1], atom), -1.0)]
+            return [*by_atom(operands[0]), *_scaled(by_atom(operands[1]), -1.0)]
         case arith.NegfOp:
-            return _scaled(_derivative(operands[0], atom), -1.0)
+            return _scaled(by_atom(operands[0]), -1.0)
         case arith.MulfOp:
             left, right = operands
-            return [*_times(_derivative(left, atom), right), *_times(_derivative(right, atom), left)]
+            return [*_times(by_atom(left), right), *_times(by_atom(right), left)]
         case arith.DivfOp if not _has(operands[1], atom):
-            return [
-                Term(each.factor, quotient(each.expression, operands[1])) for each in _derivative(operands[0], atom)
-            ]
+            return [Term(each.factor, quotient(each.expression, operands[1])) for each in by_atom(operands[0])]
+        case arith.SelectOp if not _has(operands[0], atom) and is_number(operands[2], 0):
+            return [Term(each.factor, select(operands[0], each.expression, number(0))) for each in by_atom(operands[1])]
         case _:
             raise NoPolynomial
 
@@ -225,13 +252,16 @@ class Taylor:
     def change(
         self, shift: Callable[[Expression], Expression], sum_of: Callable[[Expression], Expression]
     ) -> Expression:
-        """What the sum increases by when its parts are shifted."""
+        """What the sum increases by when its parts are shifted; by 0 they stay."""
         whole: Expression = number(0)
+        shifts = {id(atom): shift(atom) for atom, _ in self.first}
         for atom, terms in self.first:
-            whole = total(whole, product(shift(atom), _sum(terms, 1.0, sum_of)))
+            if not is_number(shifts[id(atom)], 0):
+                whole = total(whole, product(shifts[id(atom)], _sum(terms, 1.0, sum_of)))
         for one, other, factor, terms in self.second:
-            both = product(shift(one), shift(other))
-            whole = total(whole, product(both, _sum(terms, factor, sum_of)))
+            each = shifts[id(one)], shifts[id(other)]
+            if not any(is_number(shifted, 0) for shifted in each):
+                whole = total(whole, product(product(*each), _sum(terms, factor, sum_of)))
         return whole
 
 
@@ -242,15 +272,17 @@ def _sum(terms: list[Term], factor: float, sum_of: Callable[[Expression], Expres
     return whole
 
 
-def taylor(expression: Expression, atoms: list[Expression]) -> Taylor:
-    """All derivatives of an expression by its atoms (NoPolynomial if there is a third)."""
-    first = [(atom, derivative([Term(1.0, expression)], atom)) for atom in atoms]
+def taylor(expression: Expression, atoms: list[Expression], powers: Sequence[Expression] = ()) -> Taylor:
+    """All derivatives of an expression by its atoms (NoPolynomial if there is a third), where some of its factors stay
+    as they are."""
+    held = {key_of(power) for power in powers}
+    first = [(atom, derivative([Term(1.0, expression)], atom, held)) for atom in atoms]
     first = [(atom, terms) for atom, terms in first if terms]
     second: list[tuple[Expression, Expression, float, list[Term]]] = []
     for i, (atom, terms) in enumerate(first):
         for other, _ in first[i:]:
-            if again := derivative(terms, other):
-                if any(derivative(again, third) for third, _ in first):
+            if again := derivative(terms, other, held):
+                if any(derivative(again, third, held) for third, _ in first):
                     raise NoPolynomial
                 second.append((atom, other, 0.5 if other is atom else 1.0, again))
     return Taylor(first, second)
@@ -321,21 +353,32 @@ def _at_start(node: Node, operands: list[float | None]) -> float | None:
 
 
 def is_distance_from(expression: Expression, extremum: ReduceOp) -> bool:
-    """Whether an extremum stands in an expression only as what its own array is compared with, in `s - max s`: where it
-    is neutral, so is every element, and the expression is no finite number whatever stands for the extremum."""
-    own = key_of(Leaf(extremum.operand))
+    """Whether an extremum stands in an expression only as what a multiple of its own array is compared with, as in
+    `s - max s`: where it is neutral, so is every element, and the expression is no finite number whatever stands for
+    the extremum."""
     wanted = key_of(Leaf(extremum.result))
 
-    def is_it(part: Expression) -> bool:
-        return key_of(part) == wanted or stood_for(part) is extremum.result
-
     def visit(part: Expression) -> bool:
-        if is_it(part):
-            return False
-        if not isinstance(part, Node):
+        if not _has(part, wanted) or _is_distance(part, extremum):
             return True
-        if part.kind is arith.SubfOp and is_it(part.operands[1]) and key_of(part.operands[0]) == own:
-            return True
-        return all(visit(operand) for operand in part.operands)
+        if isinstance(part, Leaf):
+            inner = None if part.version else inner_expression(part.value)
+            return inner is not None and visit(inner)
+        return isinstance(part, Node) and all(visit(operand) for operand in part.operands)
 
     return visit(expression)
+
+
+def _is_distance(part: Expression, extremum: ReduceOp) -> bool:
+    """Whether an expression is `c (s - max s)` and terms that are told from neither."""
+    form, own = unscaled(linear_form(part)), linear_form(Leaf(extremum.operand))
+    slope = -form.get(extremum.result, 0.0)
+    others = [atom.atom if isinstance(atom, Scaled) else atom for atom in form if atom is not extremum.result]
+    if not slope or any(isinstance(atom, int) or _is_told_from(atom, extremum) for atom in others):
+        return False
+    return all(numbers.isclose(form.get(atom, 0.0), slope * size) for atom, size in own.items() if atom is not None)
+
+
+def _is_told_from(atom: Atom, extremum: ReduceOp) -> bool:
+    leaf = Leaf(atom) if isinstance(atom, SSAValue) else atom
+    return isinstance(leaf, Leaf) and _has(leaf, key_of(Leaf(extremum.result)))

@@ -37,6 +37,7 @@ from treadle.passes.expressions.scalars import (
     spell,
     strip_casts,
 )
+from treadle.passes.factors.logarithms import share_of
 
 
 @dataclass
@@ -77,9 +78,16 @@ class Splitter:
             return self._split_product(expression)
         if expression.kind is arith.SelectOp:
             return self._split_choice(expression)
+        if (share := share_of(expression, self._is_late)) is not None:
+            return Split(share.power, below=share.divisors)
         if (told := self.peaks.of(expression, self.sum)) is not None:
             return Split(told.below, above=[told.peak])
         return Split(expression)
+
+    def _is_late(self, part: Expression) -> bool:
+        """Whether a part is the same for all that is summed, and known only when a reduction along that is finished."""
+        fixed = not set(axes_in(part)) & set(self.over)
+        return fixed and any(depends_on_reduction(leaf.value, self.over) for leaf in leaves(part))
 
     def _split_choice(self, node: Node) -> Split:
         """What is zero where a condition says so that does not vary along the sum: its factors are 1 there."""

@@ -17,6 +17,7 @@ from treadle.passes.expressions.scalars import (
     Node,
     difference,
     factors,
+    leaves,
     number,
     product,
     quotient,
@@ -48,16 +49,19 @@ class Change:
 
 @dataclass(frozen=True)
 class Repair:
-    """What an accumulator is multiplied by (`scale`), or increased by, before the next piece is added."""
+    """What an accumulator is increased by, and then multiplied by, before the next piece is added."""
 
-    expression: Expression
-    scales: bool
+    summand: Expression | None
+    factor: Expression | None
     fragile: frozenset[SSAValue]
     vanishing: frozenset[SSAValue]
     """Reductions while which are neutral nothing that counts has been added."""
 
-    def apply(self, accumulator: Expression, change: Expression) -> Expression:
-        return (product if self.scales else total)(accumulator, change)
+    @property
+    def leaves(self) -> list[Leaf]:
+        """The arrays that it is made of, before and after something moved."""
+        parts = (part for part in (self.summand, self.factor) if part is not None)
+        return list(dict.fromkeys(leaf for part in parts for leaf in leaves(part)))
 
 
 @dataclass(frozen=True)

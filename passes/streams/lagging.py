@@ -35,7 +35,6 @@ from treadle.passes.expressions.scalars import (
     Node,
     compare,
     is_same,
-    leaves,
     same_predicate,
     strip_casts,
 )
@@ -57,7 +56,7 @@ LEAST_COLUMNS = 32
 
 def follows_what_lags(repair: Repair) -> bool:
     """Whether what a sum is repaired by is one in most steps."""
-    moved = [leaf.value.owner for leaf in leaves(repair.expression) if leaf.version == BEFORE]
+    moved = [leaf.value.owner for leaf in repair.leaves if leaf.version == BEFORE]
     return bool(moved) and all(isinstance(owner, Operation) and slack_of(owner) is not None for owner in moved)
 
 
@@ -79,7 +78,7 @@ def candidates(plan: StreamPlan) -> Iterator[Lagging | Moved]:
     for stream in plan.streams:
         states = plan.states_in(stream)
         repairs = {state: repair for state in states if (repair := plan.verdicts[state].repair) is not None}
-        moved = {leaf.value for repair in repairs.values() for leaf in leaves(repair.expression) if leaf.version}
+        moved = {leaf.value for repair in repairs.values() for leaf in repair.leaves if leaf.version}
         if len(moved) != 1:
             continue
         (extremum,) = moved
@@ -105,8 +104,8 @@ def _factor(extremum: SSAValue, repairs: Iterable[Repair]) -> float:
     """The `c` of the factors `exp(c (before - after))`, the same for all (Moved)."""
     found: set[float] = set()
     for repair in repairs:
-        power = strip_casts(repair.expression)
-        if not repair.scales or not isinstance(power, Node) or power.kind is not math.ExpOp:
+        power = None if repair.factor is None or repair.summand is not None else strip_casts(repair.factor)
+        if not isinstance(power, Node) or power.kind is not math.ExpOp:
             raise Moved("sums follow it in another way than by exp(c (before - after))")
         form = linear_form(power.operands[0])
         before = form.pop(Leaf(extremum, BEFORE), 0.0)

@@ -11,7 +11,6 @@ from treadle.dialects.diagram import LawOp, YieldOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._parts import is_free, part_of_kernel
-from treadle.passes.expressions.scalars import leaves
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.stream import Named, Scope, StreamParts
 
@@ -104,7 +103,7 @@ class _Law(StreamParts):
         needed = [operand for op in inside for operand in op.operands]
         for state in self.states:
             if (repair := self.plan.verdicts[state].repair) is not None:
-                needed += [leaf.value for leaf in leaves(repair.expression)]
+                needed += [leaf.value for leaf in repair.leaves]
         made = {result for op in inside for result in op.results}
         outside = [value for value in dict.fromkeys(needed) if value not in made and not _is_constant(value)]
         order: dict[SSAValue, int] = {

@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of
+from treadle.passes.expressions.distances import is_beyond
 from treadle.passes.expressions.forms import Atom, linear_form, same_form, unscaled
 from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.kinds import ANY, kinds_of, truths_of
@@ -51,6 +52,11 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
         is_among = absences_of([owner.operand]) <= absences_of(operands)
         return is_among and any(_falls_with(part, owner) for part in parts)
     return False
+
+
+def may_overflow_meanwhile(operands: Sequence[SSAValue]) -> bool:
+    """Whether a sum of products may be infinite before its last piece, though it is a number at the end."""
+    return any(is_beyond(part) for operand in operands for part in numerators(Leaf(operand)))
 
 
 def numerators(expression: Expression, over: Sequence[str] = ()) -> Iterator[Expression]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Operation, SSAValue
@@ -12,7 +13,17 @@ from treadle.dialects.diagram import MapOp
 from treadle.passes.expressions.kinds import FINITE, ZERO, kinds_of
 from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import is_neutral, neutral_of, stand_in_of
-from treadle.passes.expressions.scalars import Expression, Leaf, build_map, leaves, number, select, substitute
+from treadle.passes.expressions.scalars import (
+    Expression,
+    Leaf,
+    build_map,
+    leaves,
+    number,
+    product,
+    select,
+    substitute,
+    total,
+)
 from treadle.passes.streams.changes import BEFORE, Repair
 from treadle.passes.streams.stages import StreamPlan
 
@@ -25,23 +36,48 @@ class Moments:
     after: Callable[[SSAValue], SSAValue]
 
 
-def repair_at(state: SSAValue, repair: Repair, plan: StreamPlan, moments: Moments) -> Expression:
-    """The expression of a repair at some moments. While a guarded state was neutral nothing was added, so
-    there is nothing to repair: what such a state is after the step takes the place of what it was. In a factor
-    all states are so exchanged: what it makes of their ways may overflow, and 0 times infinity is no number.
-    None is where 0 is added up and the factor, too, is 0: as a power of 2 of -inf is."""
-    moved = dict.fromkeys(leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE)
-    guards = [] if _stays_nothing(state, repair, list(moved)) else [each for each in moved if each in plan.guarded]
+Apply: TypeAlias = Callable[[Expression, Expression], Expression]
 
+
+def changes_at(
+    state: SSAValue, repair: Repair, plan: StreamPlan, moments: Moments
+) -> Iterator[tuple[Apply, Expression]]:
+    """By what, and how, an accumulator is changed at some moments, one after the other."""
+    if repair.summand is not None:
+        yield total, _summand_at(repair.summand, plan, moments)
+    if repair.factor is not None:
+        yield product, _factor_at(state, repair.factor, plan, moments)
+
+
+def _factor_at(state: SSAValue, factor: Expression, plan: StreamPlan, moments: Moments) -> Expression:
+    """What an accumulator is multiplied by, at some moments. While a guarded state was neutral nothing was added, so
+    there is nothing to repair: what such a state is after the step takes the place of what it was. All states are so
+    exchanged: what a factor makes of their ways may overflow, and 0 times infinity is no number. None is where 0 is
+    added up and the factor, too, is 0: as a power of 2 of -inf is."""
+    moved = _moved(factor)
+    guards = [] if _stays_nothing(state, factor, moved) else [each for each in moved if each in plan.guarded]
+    return _at(factor, moments, lambda value: guards)
+
+
+def _summand_at(summand: Expression, plan: StreamPlan, moments: Moments) -> Expression:
+    """What an accumulator is increased by, at some moments; of a guarded state that was neutral as in a factor."""
+    return _at(summand, moments, lambda value: [value] if value in plan.guarded else [])
+
+
+def _at(change: Expression, moments: Moments, guards_of: Callable[[SSAValue], Sequence[SSAValue]]) -> Expression:
     def replace(leaf: Leaf) -> Expression:
         if leaf.version != BEFORE:
             return Leaf(moments.after(leaf.value))
         here: Expression = Leaf(moments.before(leaf.value))
-        for guard in guards if repair.scales else [each for each in guards if each is leaf.value]:
+        for guard in guards_of(leaf.value):
             here = select(is_neutral(guard, Leaf(moments.before(guard))), Leaf(moments.after(leaf.value)), here)
         return here
 
-    return substitute(repair.expression, replace)
+    return substitute(change, replace)
+
+
+def _moved(change: Expression) -> list[SSAValue]:
+    return list(dict.fromkeys(leaf.value for leaf in leaves(change) if leaf.version == BEFORE))
 
 
 def stood_in(state: SSAValue, value: SSAValue) -> MapOp:
@@ -51,16 +87,16 @@ def stood_in(state: SSAValue, value: SSAValue) -> MapOp:
     return build_map(finite, value.type, hint_of(state, "safe"), location_of(state))
 
 
-def _stays_nothing(state: SSAValue, repair: Repair, moved: Sequence[SSAValue]) -> bool:
+def _stays_nothing(state: SSAValue, factor: Expression, moved: Sequence[SSAValue]) -> bool:
     """Whether a sum is repaired by the way of one state, by a factor that is 0 where that was neutral and is a number
     now, for finite values of all else."""
-    if not repair.scales or neutral_of(state).value.data != 0 or len(moved) != 1:
+    if neutral_of(state).value.data != 0 or len(moved) != 1:
         return False
-    others = [leaf for leaf in leaves(repair.expression) if leaf.value is not moved[0]]
+    others = [leaf for leaf in leaves(factor) if leaf.value is not moved[0]]
     given = {key_of(leaf): kinds_of(leaf) & FINITE for leaf in others}
     given[key_of(Leaf(moved[0]))] = FINITE
     given[key_of(Leaf(moved[0], BEFORE))] = kinds_of(number(neutral_of(moved[0]).value.data))
-    return kinds_of(repair.expression, given) == ZERO
+    return kinds_of(factor, given) == ZERO
 
 
 def hint_of(value: SSAValue, suffix: str) -> str | None:

@@ -48,7 +48,7 @@ from treadle.passes.expressions.scalars import (
     substitute,
 )
 from treadle.passes.streams.neutral import decided
-from treadle.passes.streams.repairs import Moments, hint_of, location_of, repair_at, stood_in
+from treadle.passes.streams.repairs import Moments, changes_at, hint_of, location_of, stood_in
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
@@ -434,9 +434,10 @@ class _Merge:
         repair, parts = self.plan.verdicts[state].repair, self._parts_of(state)
         if repair is None:
             return parts
-        change = repair_at(state, repair, self.plan, Moments(self._parts_of, self._after))
-        type = with_level(parts.type, "register")
-        map = build_map(repair.apply(Leaf(parts), change), type, hint_of(state, "repaired"), location_of(state))
+        whole: Expression = Leaf(parts)
+        for apply, change in changes_at(state, repair, self.plan, Moments(self._parts_of, self._after)):
+            whole = apply(whole, change)
+        map = build_map(whole, with_level(parts.type, "register"), hint_of(state, "repaired"), location_of(state))
         self.block.add_op(map)
         return map.result
 

@@ -35,12 +35,13 @@ from treadle.passes.expressions.scalars import (
     build_map,
     leaves,
     number,
+    product,
     substitute,
 )
 from treadle.passes.streams.changes import Repair
 from treadle.passes.streams.lagging import follows_what_lags
 from treadle.passes.streams.neutral import decided
-from treadle.passes.streams.repairs import Moments, hint_of, location_of, repair_at, stood_in
+from treadle.passes.streams.repairs import Moments, changes_at, hint_of, location_of, stood_in
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
@@ -270,20 +271,20 @@ class Following:
     def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
         """An accumulator as it would be, had the states always been as they are after."""
         old = before[state]
-        change = repair_at(state, repair, self.plan, Moments(before.__getitem__, self._value))
-        if not leaves(change):
-            return old
-        present = axes_in(change)
-        sizes = {axis: size for axis, size in sizes_of(old.type).items() if axis in present}
-        type = array_type(format_of(old.type), sizes, level_of(old.type))
-        factor = build_map(change, type, "repair", location_of(state))
-        self.scope.add(factor)
-        applied = build_map(
-            repair.apply(Leaf(old), Leaf(factor.result)), old.type, hint_of(state, "repaired"), location_of(state)
-        )
-        if repair.scales and follows_what_lags(repair) and len(present) < len(sizes_of(old.type)):
-            skip_ones(applied)
-        return self.scope.add(applied)
+        for apply, change in changes_at(state, repair, self.plan, Moments(before.__getitem__, self._value)):
+            present = axes_in(change)
+            if not leaves(change):
+                continue
+            sizes = {axis: size for axis, size in sizes_of(old.type).items() if axis in present}
+            type = array_type(format_of(old.type), sizes, level_of(old.type))
+            made = build_map(change, type, "repair", location_of(state))
+            self.scope.add(made)
+            applied = apply(Leaf(old), Leaf(made.result))
+            map = build_map(applied, old.type, hint_of(state, "repaired"), location_of(state))
+            if apply is product and follows_what_lags(repair) and len(present) < len(sizes_of(old.type)):
+                skip_ones(map)
+            old = self.scope.add(map)
+        return old
 
     def _value(self, value: SSAValue) -> SSAValue:
         if value not in self.scope.values:

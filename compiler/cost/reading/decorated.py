@@ -24,7 +24,6 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
-from treadle.passes.expressions.scalars import leaves
 from treadle.passes.kernels.near import comes_to_shared
 from treadle.passes.kernels.outer import outer_axes
 from treadle.passes.streams.changes import BEFORE
@@ -89,7 +88,7 @@ class Decorated:
         if self.use.plan is None:
             return frozenset()
         repairs = [verdict.repair for verdict in self.use.plan.verdicts.values() if verdict.repair is not None]
-        found = (leaf for repair in repairs for leaf in leaves(repair.expression))
+        found = (leaf for repair in repairs for leaf in repair.leaves)
         return frozenset(leaf.value for leaf in found if leaf.version == BEFORE)
 
     def sums_beside_stream(self, op: Operation) -> bool:
