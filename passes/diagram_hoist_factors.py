@@ -100,9 +100,10 @@ class DiagramHoistFactorsPass(ModulePass):
     rounding is monotone. c may be a number of the program, if it says that it is above zero, as in
     `maximumf(c, 1.0e-30)`. A power is told from its peak, which is a factor that is constant along the axis:
     `exp(s - max(m, k)) = exp(s - m) exp(m - max(m, k))` with m = max(s) (`expressions.peaks`), and a share that is
-    written as a power is one that is divided: `exp(u - log v) = exp(u) / v` (`factors.logarithms`). A sum of powers times
-    a polynomial of what is late is one about what the stream has so far, and sums of derivatives (`expressions.moments`).
-    At last a factor of powers below their maximum moves into their exponents (`expressions.powers`).
+    written as a power is one that is divided: `exp(u - log v) = exp(u) / v` (`factors.logarithms`). A sum of powers
+    times a polynomial of what is late is one about what the stream has so far, and sums of derivatives
+    (`expressions.moments`). At last a factor of powers below their maximum moves into their exponents
+    (`expressions.powers`).
 
     Guards:
 

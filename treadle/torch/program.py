@@ -26,7 +26,19 @@ from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
 from treadle.torch.registry import FORMATS as FLOATS
-from treadle.torch.symbols import Computed, Condition, Size, Values, all_at, likely, most, recording, symbols_of
+from treadle.torch.roles import alike
+from treadle.torch.symbols import (
+    Computed,
+    Condition,
+    Size,
+    Values,
+    all_at,
+    likely,
+    most,
+    recording,
+    spelled,
+    symbols_of,
+)
 from treadle.torch.tensors import Body, Tensor, Unsupported, told
 
 if TYPE_CHECKING:
@@ -168,9 +180,10 @@ class Reading:
         return "i32" if self.how is not None else ARGUMENTS[meta(self.node).dtype]
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """What is the same of readings that are one argument."""
-        return self.node, self.tensor.axes, self.size, self.how
+    def what(self) -> tuple[Any, ...]:
+        """What is the same of readings that are one argument, if they are along the same axes."""
+        dims = tuple(tuple(spelled(axis.size) for axis in leaves(dim)) for dim in self.tensor.dims)
+        return self.node, dims, self.size, self.how
 
 
 @dataclass
@@ -331,6 +344,16 @@ def translate(members: Sequence[Node], outputs: Sequence[Node], name: str) -> Pr
     """The program of these nodes; results are these of them, or free operations on them (Unsupported)."""
     first = _axes_known(members, outputs)
     names = _names(first)
+    program = _translated(first, names, outputs, name)
+    readings = [(each.what, [names[axis] for axis in each.tensor.axes]) for each in first.reads]
+    renamed = alike(program.module, readings, {name: axis.size for axis, name in names.items()})
+    if not renamed:
+        return program
+    return _translated(first, {axis: renamed.get(name, name) for axis, name in names.items()}, outputs, name)
+
+
+def _translated(first: Translation, names: dict[Axis, str], outputs: Sequence[Node], name: str) -> Program:
+    """The program, whose axes have these names."""
     sizes = _sizes(first, names)
     symbolic = {name: likely(size) for name, size in sizes.items() if isinstance(size, Size)}
     graph = Graph(sizes | dict.fromkeys(symbolic, DYNAMIC))
@@ -413,13 +436,14 @@ def _arguments(first: Translation, graph: Graph, names: dict[Axis, str]) -> tupl
     known: dict[tuple[Any, ...], Array] = {}
     of_reads: list[Array] = []
     for reading in first.reads:
-        if reading.key not in known:
+        axes = [names[axis] for axis in reading.tensor.axes]
+        key = (*reading.what, *axes)
+        if key not in known:
             made = _input(reading)
-            axes = [names[reading.tensor.axes[i]] for i in made.order]
-            value = graph.argument(f"a{len(inputs)}", axes, reading.format)
-            known[reading.key] = Array(graph, value)
+            value = graph.argument(f"a{len(inputs)}", [axes[i] for i in made.order], reading.format)
+            known[key] = Array(graph, value)
             inputs.append(made)
-        of_reads.append(known[reading.key])
+        of_reads.append(known[key])
     return inputs, of_reads
 
 

@@ -354,6 +354,11 @@ def most(number: Any) -> float:
     return max(map(abs, number.symbols.range(number.formula)))
 
 
+def spelled(size: Any) -> Any:
+    """Equal for sizes that are written alike, and no question about symbols."""
+    return size.formula if isinstance(size, Size) else size
+
+
 def same(left: Any, right: Any) -> bool:
     """Whether two sizes are one, whatever the symbols are."""
     for one, other in ((left, right), (right, left)):

@@ -1,0 +1,100 @@
+"""A tensor that is read twice along the same rows is one argument; one that plays two roles is two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import treadle.torch
+from treadle.compiler.source import parse_module
+
+ONE_ROLE: dict[str, Callable[[Tensor], Any]] = {
+    "rms_norm": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
+    "softmax": lambda x: (e := torch.exp(x - x.amax(-1, keepdim=True))) / e.sum(-1, keepdim=True),
+    "norm": lambda x: x / x.norm(dim=-1, keepdim=True),
+    "log_sum_exp": lambda x: torch.logsumexp(x, -1),
+    "entropy": lambda x: torch.logsumexp(x, -1) - (torch.softmax(x, -1) * x).sum(-1),
+    "standardised": lambda x: (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True),
+    "between_extrema": lambda x: (x - x.amin(-1, keepdim=True)) / (x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True)),
+    "quantised": lambda x: torch.round(x / (x.abs().amax(-1, keepdim=True) / 127)),
+    "columns": lambda x: x - x.mean(0),
+}
+"""Rows that are read twice, or more often, along the same axes."""
+
+TWO_ROLES: dict[str, Callable[[Tensor], Any]] = {
+    "gram": lambda x: x @ x.mT,
+    "covariance": lambda x: x.mT @ x,
+    "attention": lambda x: torch.softmax(x @ x.mT, -1) @ x,
+    "outer_differences": lambda x: (x[:, None] - x[None]).abs().sum(-1),
+    "square": lambda x: x[:, : x.shape[0]] @ x,
+}
+"""A tensor whose axes meet."""
+
+
+def run(function: Callable[[Tensor], Any], x: Tensor) -> tuple[list[int], float]:
+    """How many arrays each program of it takes, and how far its result is from PyTorch's."""
+    report = treadle.torch.explain(function, (x,), options={"machine": "h100", "cpu_work": 1e12})
+    compiled = torch.compile(function, backend="treadle", options={"machine": "h100", "cpu_work": 1e12})
+    got, wanted = compiled(x), function(x.double()).to(x.dtype)
+    error = float((got - wanted).abs().max() / wanted.abs().max())
+    return [_arguments(part.kernel.diagram) for part in report.taken], error
+
+
+def _arguments(text: str) -> int:
+    module = parse_module(text)
+    function = next(iter(module.body.block.ops))
+    return len(function.regions[0].block.args)
+
+
+@pytest.mark.parametrize("name", ONE_ROLE)
+def test_rows_are_one_argument(name: str) -> None:
+    torch.manual_seed(0)
+    arguments, error = run(ONE_ROLE[name], torch.randn(5, 300))
+    assert arguments == [1]
+    assert error < 1e-5
+
+
+@pytest.mark.parametrize("name", TWO_ROLES)
+def test_axes_that_meet_are_apart(name: str) -> None:
+    torch.manual_seed(0)
+    arguments, error = run(TWO_ROLES[name], torch.randn(24, 48))
+    assert max(arguments) >= 2
+    assert error < 1e-4
+
+
+def test_keys_that_are_values_have_an_axis_of_their_own() -> None:
+    """Attention sums over the depth of keys, and gives that of values: one kernel, if these are two."""
+    report = treadle.torch.explain(
+        lambda x: F.scaled_dot_product_attention(x, x, x),
+        (torch.randn(2, 4, 256, 64, dtype=torch.bfloat16),),
+        options={"machine": "h100", "cpu_work": 1e12},
+    )
+    (part,) = report.taken
+    assert part.kernel.estimate.kernels == 1
+    assert _arguments(part.kernel.diagram) == 3
+
+
+def test_two_products_of_one_layer_read_it_once() -> None:
+    torch.manual_seed(0)
+    gate, up = (torch.randn(256, 512, dtype=torch.bfloat16) for _ in range(2))
+
+    def gated(x: Tensor) -> Tensor:
+        return F.silu(x @ gate) * (x @ up)
+
+    layer = torch.randn(64, 256, dtype=torch.bfloat16)
+    report = treadle.torch.explain(gated, (layer,), options={"machine": "h100", "cpu_work": 1e12})
+    (part,) = report.taken
+    assert _arguments(part.kernel.diagram) == 3
+
+
+def test_sizes_that_are_symbols() -> None:
+    torch.manual_seed(0)
+    norm = torch.compile(ONE_ROLE["rms_norm"], backend="treadle", dynamic=True, options={"machine": "h100"})
+    for rows in (3, 8, 17):
+        x = torch.randn(rows, 128)
+        assert torch.allclose(norm(x), ONE_ROLE["rms_norm"](x), atol=1e-5)
