@@ -50,6 +50,8 @@ from treadle.passes.factors.rest import Materialised
 from treadle.passes.factors.rows import RowGuard, may_be_empty, witness_of
 from treadle.passes.factors.scaled import is_peak, scale, without_constants_of_both
 from treadle.passes.factors.split import Split, Splitter, depends_on_reduction, names_in
+from treadle.passes.factors.tested_shares import ask_of_scores
+from treadle.passes.kernels.in_turn import split_sums_between
 from treadle.passes.streams.present_rows import PresentRows
 
 
@@ -102,8 +104,9 @@ class DiagramHoistFactorsPass(ModulePass):
     `exp(s - max(m, k)) = exp(s - m) exp(m - max(m, k))` with m = max(s) (`expressions.peaks`), and a share that is
     written as a power is one that is divided: `exp(u - log v) = exp(u) / v` (`factors.logarithms`). A sum of powers
     times a polynomial of what is late is one about what the stream has so far, and sums of derivatives
-    (`expressions.moments`). At last a factor of powers below their maximum moves into their exponents
-    (`expressions.powers`).
+    (`expressions.moments`). Tests of shares ask of their scores (`factors.tested_shares`), and a sum over several axes
+    is first one over those along which factors are told (`kernels.in_turn`). At last a factor of powers below their
+    maximum moves into their exponents (`expressions.powers`).
 
     Guards:
 
@@ -123,6 +126,7 @@ class DiagramHoistFactorsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions(op):
             for block in diagram_blocks(function):
+                split_sums_between(function, block, PASS)
                 peaks = Peaks(function)
                 for item in list(block.ops):
                     if item.parent is not None:
@@ -134,6 +138,8 @@ class DiagramHoistFactorsPass(ModulePass):
 
 
 def _rewrite(function: func.FuncOp, op: Operation, peaks: Peaks) -> None:
+    if isinstance(op, ReduceOp) and op.kind.data == "add":
+        op = _ask_of_scores(function, op)
     if isinstance(op, ContractOp) or (isinstance(op, ReduceOp) and op.kind.data == "add"):
         op = _hoist_from_sum(function, op, peaks)
     elif isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
@@ -142,6 +148,18 @@ def _rewrite(function: func.FuncOp, op: Operation, peaks: Peaks) -> None:
         hoist_from_condition(function, op)
     if isinstance(op, ReduceOp) and op.parent is not None:
         _move_late_parts(function, op)
+
+
+def _ask_of_scores(function: func.FuncOp, sum: ReduceOp) -> ReduceOp:
+    """The sum, of what asks nothing of shares."""
+    map = ask_of_scores(sum, lambda part: any(depends_on_reduction(leaf.value, sum.over_axes) for leaf in leaves(part)))
+    if map is None:
+        return sum
+    new = ReduceOp("add", map.result, sum.over_axes, sum.result.type)
+    new.location, new.result.name_hint = sum.location, sum.result.name_hint
+    replace(sum, [map, new], new.result)
+    note(function, PASS, f"tests of shares in the sum {label(new.result)}", "exp(s) is zero where s is -inf", "")
+    return new
 
 
 def _move_late_parts(function: func.FuncOp, sum: ReduceOp) -> None:

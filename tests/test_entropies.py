@@ -56,6 +56,18 @@ def by_log_sum_exp(A: Array, B: Array) -> Array:
     return tl.sum(tl.exp(A - tl.logsumexp(A, over="v")) * B, over="v")
 
 
+def of_tested_shares(A: Array, B: Array) -> Array:
+    p = tl.softmax(A + 0.0 * B, over="v")
+    return -tl.sum(tl.where(p.equals(0.0), 0.0, p * tl.log(p)), over="v")
+
+
+def distillation(A: Array, B: Array) -> Array:
+    """As PyTorch's `kl_div` has it: terms of shares that are zero are, and none where a share is none."""
+    p, q = tl.softmax(A * 0.5, over="v"), tl.log_softmax(B * 0.5, over="v")
+    terms = tl.where(p.equals(0.0), 0.0, p * tl.log(p))
+    return tl.sum(tl.where(p.equals(p), terms, float("nan")) - p * q, over="v")
+
+
 def _log_shares(scores: np.ndarray) -> torch.Tensor:
     return torch.log_softmax(torch.tensor(scores, dtype=torch.float64), -1)
 
@@ -63,6 +75,11 @@ def _log_shares(scores: np.ndarray) -> torch.Tensor:
 def _kl_of(a: np.ndarray, b: np.ndarray) -> torch.Tensor:
     p, q = _log_shares(a), _log_shares(b)
     return (p.exp() * (p - q)).sum(-1)
+
+
+def _divergence_of(a: np.ndarray, b: np.ndarray) -> torch.Tensor:
+    p, q = _log_shares(a).exp(), _log_shares(b)
+    return (torch.special.xlogy(p, p) - p * q).sum(-1)
 
 
 def _entropy_of(a: np.ndarray, b: np.ndarray) -> torch.Tensor:
@@ -78,8 +95,10 @@ def _below_maximum_of(a: np.ndarray, b: np.ndarray) -> torch.Tensor:
 PROGRAMS: dict[Callable[..., Array], Callable[[np.ndarray, np.ndarray], torch.Tensor]] = {
     kl: _kl_of,
     warm_kl: lambda a, b: 4 * _kl_of(a / 2, b / 2),
+    distillation: lambda a, b: _divergence_of(a / 2, b / 2),
     entropy: _entropy_of,
     of_shares: _entropy_of,
+    of_tested_shares: lambda a, b: torch.special.entr(_log_shares(a + 0 * b).exp()).sum(-1),
     soft_targets: lambda a, b: -(_log_shares(b).exp() * _log_shares(a)).sum(-1),
     below_maximum: _below_maximum_of,
     by_log_sum_exp: lambda a, b: (_log_shares(a).exp() * torch.tensor(b)).sum(-1),
@@ -201,3 +220,54 @@ def test_a_distance_from_another_maximum_counts() -> None:
     exact = a.astype(np.float64)
     wanted = (np.exp(exact - exact.max(1, keepdims=True)) * (exact + 0.5 * c.max(1, keepdims=True))).sum(1)
     np.testing.assert_allclose(got, wanted, rtol=3e-5)
+
+
+def test_infinite_weights() -> None:
+    """They make a sum infinite, and not no number, as long as none is at the maximum."""
+
+    def weighted(A: Array, B: Array) -> Array:
+        return tl.sum(tl.softmax(A, over="v") * (A - tl.max(A, over="v")) * B, over="v")
+
+    dice = np.random.default_rng(7)
+    a, b = (dice.standard_normal((6, 5000)).astype(np.float32) for _ in range(2))
+    b[0, 3], b[1, 4000] = np.inf, -np.inf
+    (got,) = road(weighted).run([a, b])
+    wanted = (_log_shares(a).exp().numpy() * (a - a.max(1, keepdims=True)) * b).sum(1)
+    np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=2e-5)
+
+
+def test_elements_without_a_share() -> None:
+    """Scores of -inf have shares of zero, which count as nothing where the program says so; whole rows have none."""
+    dice = np.random.default_rng(5)
+    a, b = (dice.standard_normal((6, 5000)).astype(np.float32) for _ in range(2))
+    a[0, ::2], a[1, :4500], a[2] = -np.inf, -np.inf, -np.inf
+    (got,) = road(distillation).run([a, b])
+    np.testing.assert_allclose(got, _divergence_of(a / 2, b / 2).numpy(), rtol=3e-5, atol=2e-5)
+
+
+def test_a_mean_over_rows() -> None:
+    """A sum over rows and classes is one over classes first: a share is known when its row is."""
+
+    def mean(A: Array, B: Array) -> Array:
+        p, q = tl.log_softmax(A, over="v"), tl.log_softmax(B, over="v")
+        return tl.sum(tl.exp(p) * (p - q), over="t v")
+
+    text = str(kernel("t v, t v ->")(mean).trace(["f32", "f32"], {"t": 512, "v": 3000}))
+    assert streams(text) == 2  # of the classes, and of the rows
+    compiled(text).check({"t": 37, "v": 1500})
+
+
+def test_what_else_is_left_out_stays_in_a_further_stream() -> None:
+    """Of a row whose elements are all left out the sum is zero, whatever its scores are, which no quotient is."""
+
+    def some(A: Array, B: Array) -> Array:
+        return tl.sum(tl.where(B > 0.0, tl.softmax(A, over="v"), 0.0), over="v")
+
+    traced = kernel(ROWS)(some).trace(["f32", "f32"], {"t": 6, "v": 3000})
+    dice = np.random.default_rng(6)
+    a, b = (dice.standard_normal((6, 3000)).astype(np.float32) for _ in range(2))
+    a[0, 3], b[0] = np.inf, -1.0
+    (got,) = compiled(str(traced)).run([a, b])
+    assert got[0] == 0
+    shares = _log_shares(a[1:]).exp().numpy()
+    np.testing.assert_allclose(got[1:], np.where(b[1:] > 0, shares, 0).sum(1), rtol=3e-5)

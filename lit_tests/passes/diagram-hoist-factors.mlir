@@ -482,3 +482,63 @@ func.func @entropy(%A: !L) -> !l {
   %y = diagram.reduce add %t over [k] : !L -> !l
   func.return %y : !l
 }
+
+// Whether a share is zero is asked of its score, so that the sum of the rest is one of powers; the divisor leaves it.
+// CHECK-LABEL: func.func @tested
+// CHECK-SAME:  "tests of shares in the sum %y", "exp(s) is zero where s is -inf"
+// CHECK-SAME:  "%l past the sum %y over [k]", "linearity of the sum"
+// CHECK:       %y_sum_about_of = diagram.map (%[[a:.*]] = %A : {{.*}}, %[[m:.*]] = %m : {{.*}})
+// CHECK:         %[[none:.*]] = arith.cmpf oeq, %[[a]], %{{.*}} : f32
+// CHECK:         %[[below:.*]] = arith.subf %[[a]], %[[m]] : f32
+// CHECK-NEXT:    %[[power:.*]] = math.exp %[[below]] : f32
+// CHECK-NEXT:    %[[term:.*]] = arith.mulf %[[power]], %[[below]] : f32
+// CHECK-NEXT:    arith.select %[[none]], %{{.*}}, %[[term]] : f32
+// CHECK:       %y_sum_about = diagram.reduce add %y_sum_about_of over [k]
+// CHECK:       %y = diagram.map (%{{.*}} = %y_sum : {{.*}} %{{.*}} = %l : {{.*}})
+// CHECK:         arith.divf
+func.func @tested(%A: !L) -> !l {
+  %m = diagram.reduce max %A over [k] : !L -> !l
+  %e = diagram.map (%a = %A : !L, %b = %m : !l) -> !L {
+    %below = arith.subf %a, %b : f32
+    %power = math.exp %below : f32
+    diagram.yield %power : f32
+  }
+  %l = diagram.reduce add %e over [k] : !L -> !l
+  %p = diagram.map (%a = %e : !L, %b = %l : !l) -> !L {
+    %share = arith.divf %a, %b : f32
+    diagram.yield %share : f32
+  }
+  %t = diagram.map (%a = %p : !L) -> !L {
+    %zero = arith.constant 0.0 : f32
+    %none = arith.cmpf oeq, %a, %zero : f32
+    %log = math.log %a : f32
+    %term = arith.mulf %a, %log : f32
+    %chosen = arith.select %none, %zero, %term : f32
+    diagram.yield %chosen : f32
+  }
+  %y = diagram.reduce add %t over [k] : !L -> !l
+  func.return %y : !l
+}
+
+// A sum over both axes is one over that along which shares are told first, and then over what is left.
+// CHECK-LABEL: func.func @all_rows
+// CHECK-SAME:  "%y one axis after another", "associativity of add"
+// CHECK-SAME:  "%l past the sum %y_k over [k]", "linearity of the sum"
+// CHECK:       %y_k_sum = diagram.reduce add %{{.*}} over [k]
+// CHECK:       %y = diagram.reduce add %y_k over [q]
+func.func @all_rows(%A: !L, %B: !L) -> tensor<f32, #diagram.array<[]>> {
+  %m = diagram.reduce max %A over [k] : !L -> !l
+  %e = diagram.map (%a = %A : !L, %b = %m : !l) -> !L {
+    %below = arith.subf %a, %b : f32
+    %power = math.exp %below : f32
+    diagram.yield %power : f32
+  }
+  %l = diagram.reduce add %e over [k] : !L -> !l
+  %t = diagram.map (%a = %e : !L, %b = %l : !l, %c = %B : !L) -> !L {
+    %share = arith.divf %a, %b : f32
+    %term = arith.mulf %share, %c : f32
+    diagram.yield %term : f32
+  }
+  %y = diagram.reduce add %t over [q, k] : !L -> tensor<f32, #diagram.array<[]>>
+  func.return %y : tensor<f32, #diagram.array<[]>>
+}

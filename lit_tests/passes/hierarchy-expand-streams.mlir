@@ -274,7 +274,7 @@ func.func @words(%Q: !heads_Q, %K: !heads_K, %slope: !heads_word, %half: !heads_
 }
 
 // A sum of powers times distances from a maximum is increased by what these grow by, of the sum of the powers as it was,
-// and then multiplied by the factor of that. While the maximum is neutral there is no distance to add.
+// and then multiplied by the factor of that. While the maximum is neutral, and where it stays, there is none to add.
 !ent_X = tensor<?x?xf32, #diagram.array<[i, x]>>
 !ent_Xd = tensor<?x?xf32, #diagram.array<[i, x], level = device>>
 !ent_Xr = tensor<?x?xf32, #diagram.array<[i, x], level = register>>
@@ -290,7 +290,8 @@ func.func @words(%Q: !heads_Q, %K: !heads_K, %slope: !heads_word, %half: !heads_
 // CHECK-NEXT:          %[[was:.*]] = arith.select %[[none]], %[[now]], %[[before]] : f32
 // CHECK-NEXT:          %[[moved:.*]] = arith.subf %[[now]], %[[was]] : f32
 // CHECK:               %[[less:.*]] = arith.mulf %[[l]], %{{.*}} : f32
-// CHECK-NEXT:          arith.mulf %[[moved]], %[[less]] : f32
+// CHECK-NEXT:          %[[grown:.*]] = arith.mulf %[[moved]], %[[less]] : f32
+// CHECK-NEXT:          arith.select %{{.*}}, %{{.*}}, %[[grown]] : f32
 // CHECK:             %[[added:.*]] = diagram.map (%[[y:.*]] = %y_so_far : {{.*}}, %[[s:.*]] = %[[more]] : {{.*}})
 // CHECK-NEXT:          arith.addf %[[y]], %[[s]] : f32
 // CHECK:             %[[scaled:.*]] = diagram.map (%[[y:.*]] = %[[added]] : {{.*}}, %[[f:.*]] = %repair : {{.*}})

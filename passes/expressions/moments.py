@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -51,6 +51,7 @@ from treadle.passes.expressions.scalars import (
     product,
     select,
     total,
+    unary,
 )
 
 
@@ -85,10 +86,10 @@ class Moments:
         try:
             law = taylor(summand, atoms, self._powers(summand))
             atoms = [atom for atom, _ in law.first]
-            if not atoms or any(self._may_trouble(atom) for atom in atoms):
-                return None
             for atom in atoms:
                 self.pivots[key_of(atom)] = self._pivot(atom, law)
+            if not atoms or any(self._left_out(atom) and self._may_trouble(atom) for atom in atoms):
+                return None
             whole = self._about_pivots_and_back(summand, law)
         except NoPolynomial:
             return None
@@ -118,7 +119,7 @@ class Moments:
             lambda term: Leaf(sums[key_of(term)]),
         )
         for unread in self._made_in_vain(change):
-            change = total(change, product(number(0), Leaf(unread)))  # the stream is repaired by it
+            change = total(change, _nothing_of(Leaf(unread)))  # the stream is repaired by it
         if is_number(change, 0):
             return about
         return total(about, select(self._has_elements(), change, number(0)))
@@ -280,6 +281,11 @@ class Moments:
         while wanted in taken:
             wanted = f"{wanted}_b"
         return wanted
+
+
+def _nothing_of(sum: Expression) -> Expression:
+    """Zero, of a sum that may be infinite, too."""
+    return select(compare(unary(math.AbsFOp, sum), "<", number(float("inf"))), product(number(0), sum), number(0))
 
 
 def without_late_parts(sum: ReduceOp, is_late: Callable[[SSAValue], bool]) -> str | None:

@@ -140,7 +140,8 @@ def atoms_of(expression: Expression, axis: str, moves: Callable[[Expression], bo
 
 
 def powers_in(expression: Expression, axis: str, moves: Callable[[Expression], bool]) -> list[Expression]:
-    """The factors of an expression that are powers, vary along an axis, and move."""
+    """The factors of an expression, and of each of its terms, that are powers, vary along an axis, and move
+    (NoPolynomial where terms have different ones)."""
     if not isinstance(expression, Node):
         return []
     operands = expression.operands
@@ -151,8 +152,13 @@ def powers_in(expression: Expression, axis: str, moves: Callable[[Expression], b
             return [power for operand in operands for power in powers_in(operand, axis, moves)]
         case arith.DivfOp | arith.NegfOp:
             return powers_in(operands[0], axis, moves)
-        case arith.SelectOp if is_number(operands[2], 0) and not moves(operands[0]):
-            return powers_in(operands[1], axis, moves)
+        case arith.SelectOp if not moves(operands[0]) and any(is_number(side, 0) for side in operands[1:]):
+            return powers_in(operands[2 if is_number(operands[1], 0) else 1], axis, moves)
+        case arith.AddfOp | arith.SubfOp:
+            left, right = (powers_in(operand, axis, moves) for operand in operands)
+            if sorted(hash(key_of(power)) for power in left) != sorted(hash(key_of(power)) for power in right):
+                raise NoPolynomial
+            return left
         case _:
             return []
 
@@ -212,6 +218,8 @@ def _derivative(expression: Expression, atom: Key, held: Container[Key]) -> list
             return [Term(each.factor, quotient(each.expression, operands[1])) for each in by_atom(operands[0])]
         case arith.SelectOp if not _has(operands[0], atom) and is_number(operands[2], 0):
             return [Term(each.factor, select(operands[0], each.expression, number(0))) for each in by_atom(operands[1])]
+        case arith.SelectOp if not _has(operands[0], atom) and is_number(operands[1], 0):
+            return [Term(each.factor, select(operands[0], number(0), each.expression)) for each in by_atom(operands[2])]
         case _:
             raise NoPolynomial
 
@@ -250,18 +258,21 @@ class Taylor:
         return {key_of(term.expression): term.expression for terms in lists for term in terms}
 
     def change(
-        self, shift: Callable[[Expression], Expression], sum_of: Callable[[Expression], Expression]
+        self,
+        shift: Callable[[Expression], Expression],
+        sum_of: Callable[[Expression], Expression],
+        times: Callable[[Expression, Expression], Expression] = product,
     ) -> Expression:
-        """What the sum increases by when its parts are shifted; by 0 they stay."""
+        """What the sum increases by when its parts are shifted, `times` sums of derivatives; by 0 they stay."""
         whole: Expression = number(0)
         shifts = {id(atom): shift(atom) for atom, _ in self.first}
         for atom, terms in self.first:
             if not is_number(shifts[id(atom)], 0):
-                whole = total(whole, product(shifts[id(atom)], _sum(terms, 1.0, sum_of)))
+                whole = total(whole, times(shifts[id(atom)], _sum(terms, 1.0, sum_of)))
         for one, other, factor, terms in self.second:
             each = shifts[id(one)], shifts[id(other)]
             if not any(is_number(shifted, 0) for shifted in each):
-                whole = total(whole, product(product(*each), _sum(terms, factor, sum_of)))
+                whole = total(whole, times(product(*each), _sum(terms, factor, sum_of)))
         return whole
 
 
@@ -374,7 +385,11 @@ def _is_distance(part: Expression, extremum: ReduceOp) -> bool:
     form, own = unscaled(linear_form(part)), linear_form(Leaf(extremum.operand))
     slope = -form.get(extremum.result, 0.0)
     others = [atom.atom if isinstance(atom, Scaled) else atom for atom in form if atom is not extremum.result]
-    if not slope or any(isinstance(atom, int) or _is_told_from(atom, extremum) for atom in others):
+    if (
+        extremum.init is not None
+        or not slope
+        or any(isinstance(atom, int) or _is_told_from(atom, extremum) for atom in others)
+    ):
         return False
     return all(numbers.isclose(form.get(atom, 0.0), slope * size) for atom, size in own.items() if atom is not None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import Float32Type
@@ -18,6 +18,7 @@ from treadle.passes._functions import (
 from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.misfit import is_exact_in, misfit
 from treadle.passes.expressions.peaks import Peaks
+from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.powers import PASS
 from treadle.passes.expressions.scalars import (
     CASTS,
@@ -27,6 +28,7 @@ from treadle.passes.expressions.scalars import (
     Node,
     axes_in,
     convert,
+    difference,
     forgets_absences,
     is_number,
     leaves,
@@ -36,8 +38,10 @@ from treadle.passes.expressions.scalars import (
     select,
     spell,
     strip_casts,
+    total,
 )
 from treadle.passes.factors.logarithms import share_of
+from treadle.passes.factors.tested_shares import is_nothing
 
 
 @dataclass
@@ -76,6 +80,8 @@ class Splitter:
             return self._past_cast(expression.operands[0], expression, str(expression.hint or "it"))
         if expression.kind in (arith.MulfOp, arith.DivfOp):
             return self._split_product(expression)
+        if expression.kind in (arith.AddfOp, arith.SubfOp):
+            return self._split_terms(expression)
         if expression.kind is arith.SelectOp:
             return self._split_choice(expression)
         if (share := share_of(expression, self._is_late)) is not None:
@@ -92,6 +98,9 @@ class Splitter:
     def _split_choice(self, node: Node) -> Split:
         """What is zero where a condition says so that does not vary along the sum: its factors are 1 there."""
         condition, yes, no = node.operands
+        if is_number(yes, 0) and is_nothing(condition, no, self.over):
+            split = self.split(no)
+            return replace(split, rest=select(condition, yes, split.rest)) if split.moves else Split(node)
         if set(axes_in(condition)) & set(self.over) or not (is_number(yes, 0) or is_number(no, 0)):
             return Split(node)
         split = self.split(no if is_number(yes, 0) else yes)
@@ -119,6 +128,16 @@ class Splitter:
             return moved
         self._refuse(_names(moved), "rows of it may be absent, where the sum is zero")
         return Split(factor)
+
+    def _split_terms(self, node: Node) -> Split:
+        """The factors that both terms have."""
+        left, right = (self.split(operand) for operand in node.operands)
+        above, below = _both(left.above, right.above), _both(left.below, right.below)
+        if not above and not below:
+            return Split(node)
+        rests = [_left_of(split, above, below) for split in (left, right)]
+        rest = (total if node.kind is arith.AddfOp else difference)(*rests)
+        return Split(rest, above, below, [*left.rounded, *right.rounded])
 
     def _split_array(self, leaf: Leaf) -> Split:
         inner = inner_expression(leaf.value)
@@ -164,6 +183,38 @@ class Splitter:
     def _refuse(self, factor: str, reason: str) -> None:
         subject = f"{factor} stays in the sum {label(self.sum.result)}"
         note(self.function, PASS, subject, "refused", reason)
+
+
+def _both(left: Sequence[Expression], right: Sequence[Expression]) -> list[Expression]:
+    """What two lists of factors have in common."""
+    others = [key_of(factor) for factor in right]
+    found: list[Expression] = []
+    for factor in left:
+        if (key := key_of(factor)) in others:
+            others.remove(key)
+            found.append(factor)
+    return found
+
+
+def _left_of(split: Split, above: Sequence[Expression], below: Sequence[Expression]) -> Expression:
+    """What is left of a term without some of its factors."""
+    rest = split.rest
+    for factor in _without(split.above, above):
+        rest = product(rest, factor)
+    for factor in _without(split.below, below):
+        rest = quotient(rest, factor)
+    return rest
+
+
+def _without(factors: Sequence[Expression], some: Sequence[Expression]) -> list[Expression]:
+    keys = [key_of(factor) for factor in some]
+    left: list[Expression] = []
+    for factor in factors:
+        if (key := key_of(factor)) in keys:
+            keys.remove(key)
+        else:
+            left.append(factor)
+    return left
 
 
 def sums_scaled_product(sum: ContractOp | ReduceOp) -> bool:

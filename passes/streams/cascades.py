@@ -57,9 +57,11 @@ class Cascade:
         if (endless := troubled_by(operands, moved, LeftOut(True, True))) is not None:
             return NoLaw(f"{label(endless)} may be infinite, where no repair is defined")
         law = self._split(reduction)
-        if isinstance(law, Repair) or troubled_by(operands, moved, LeftOut(where_stood_for=True)) is not None:
+        if isinstance(law, Repair) or (found := polynomial_repair(self.moving, reduction)) is None:
             return law
-        return polynomial_repair(self.moving, reduction) or law
+        # Of powers it is known that they are zero where an extremum is that has nothing.
+        left_out = LeftOut(where_zero=found.factor is not None, where_stood_for=True)
+        return law if troubled_by(operands, moved, left_out) is not None else found
 
     def _split(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """The repair where the part that moves splits off."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
@@ -43,20 +43,49 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
     owner = r.owner
     if not isinstance(owner, ReduceOp) or owner.init is not None:
         return False
-    parts = [part for operand in operands for part in numerators(Leaf(operand), owner.over_axes)]
-    if owner.kind.data == "add":
-        return is_nonnegative(Leaf(owner.operand)) and any(
-            isinstance(part, Leaf) and part.value is owner.operand for part in parts
-        )
-    if owner.kind.data in ORDERED:
-        is_among = absences_of([owner.operand]) <= absences_of(operands)
-        return is_among and any(_falls_with(part, owner) for part in parts)
+
+    def is_zero(part: Expression) -> bool:
+        if owner.kind.data == "add":
+            return isinstance(part, Leaf) and part.value is owner.operand
+        return _falls_with(part, owner)
+
+    if owner.kind.data == "add" and not is_nonnegative(Leaf(owner.operand)):
+        return False
+    if owner.kind.data in ORDERED and not absences_of([owner.operand]) <= absences_of(operands):
+        return False
+    if owner.kind.data not in ("add", *ORDERED):
+        return False
+    return any(_is_zero(Leaf(operand), owner.over_axes, is_zero) for operand in operands)
+
+
+def _is_zero(expression: Expression, over: Sequence[str], is_zero: Callable[[Expression], bool]) -> bool:
+    """Whether an expression is zero where some of its parts are: a factor of it, or of each of its terms."""
+    for part in numerators(expression, over):
+        if is_zero(part):
+            return True
+        terms = _terms(part)
+        if terms and all(_is_zero(term, over, is_zero) for term in terms):
+            return True
     return False
+
+
+def _terms(part: Expression) -> Sequence[Expression]:
+    """Of a sum or a difference, the two; of all else none."""
+    return part.operands if isinstance(part, Node) and part.kind in (arith.AddfOp, arith.SubfOp) else ()
 
 
 def may_overflow_meanwhile(operands: Sequence[SSAValue]) -> bool:
     """Whether a sum of products may be infinite before its last piece, though it is a number at the end."""
-    return any(is_beyond(part) for operand in operands for part in numerators(Leaf(operand)))
+    return any(map(is_beyond, _factors(operands)))
+
+
+def _factors(operands: Iterable[SSAValue]) -> Iterator[Expression]:
+    """The factors of what is multiplied, and of its terms."""
+    waiting: list[Expression] = [Leaf(operand) for operand in operands]
+    while waiting:
+        for part in numerators(waiting.pop()):
+            yield part
+            waiting += _terms(part)
 
 
 def numerators(expression: Expression, over: Sequence[str] = ()) -> Iterator[Expression]:

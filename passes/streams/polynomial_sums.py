@@ -24,7 +24,17 @@ from treadle.passes.expressions.polynomials import (
     value_at_start,
 )
 from treadle.passes.expressions.reductions import neutral_of
-from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, difference, quotient
+from treadle.passes.expressions.scalars import (
+    Expression,
+    Leaf,
+    axes_in,
+    compare,
+    difference,
+    number,
+    product,
+    quotient,
+    select,
+)
 from treadle.passes.streams.changes import BEFORE, Repair
 from treadle.passes.streams.moving import Dependent, Moving
 from treadle.passes.streams.neutral import may_overflow_meanwhile, vanishes
@@ -40,17 +50,19 @@ def polynomial_repair(moving: Moving, reduction: ContractOp | ReduceOp) -> Repai
     def moves(part: Expression) -> bool:
         return bool(moving.moves(part))
 
-    powers = powers_in(summand, moving.axis, moves)
-    if powers and may_overflow_meanwhile([reduction.operand]):
-        return None
     try:
+        powers = powers_in(summand, moving.axis, moves)
+        if powers and may_overflow_meanwhile([reduction.operand]):
+            return None
         ratio = moving.product_of([moving.ratio(power) for power in powers])
         law = taylor(summand, atoms_of(summand, moving.axis, moves), powers)
         if not law.first:
             return None  # only powers move
         beside = _sums_beside(moving, reduction)
         shift = law.change(
-            lambda atom: difference(*moving.two_moments(atom)), lambda term: Leaf(beside[key_of(term)], BEFORE)
+            lambda atom: difference(*moving.two_moments(atom)),
+            lambda term: Leaf(beside[key_of(term)], BEFORE),
+            _once_moved if powers else product,
         )
     except (NoPolynomial, KeyError, Dependent):
         return None
@@ -59,6 +71,11 @@ def polynomial_repair(moving: Moving, reduction: ContractOp | ReduceOp) -> Repai
         return None
     unsure = {r for atom, _ in law.first for r in moving.moves(atom) if not _is_finite_at_start(moving, atom)}
     return _admitted(moving, reduction, summand, Repair(shift, factor, ratio.fragile | unsure, frozenset()))
+
+
+def _once_moved(shift: Expression, sum: Expression) -> Expression:
+    """What a sum adds when its part moves: nothing where that stays, even if a weight is infinite."""
+    return select(compare(shift, "==", number(0)), number(0), product(shift, sum))
 
 
 def _admitted(moving: Moving, reduction: ReduceOp, summand: Expression, repair: Repair) -> Repair | None:

@@ -37,6 +37,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_layer_norm.default] = layer_norm
     table[aten.native_group_norm.default] = group_norm
     table[aten.linalg_vector_norm.default] = vector_norm
+    table[aten.logsumexp.default] = log_sum_exp
     table[aten._cdist_forward.default] = distances
     table[aten._cdist_backward.default] = distances_backward
     table[aten.split_with_sizes.default] = split
@@ -106,6 +107,19 @@ def _scaled(x: Any, weight: Any, bias: Any) -> Any:
 def _wide(x: Any) -> Any:
     """In f32, but what is wider already."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+def log_sum_exp(x: Any, dim: Sequence[int], keepdim: bool = False) -> Any:
+    """Relative to the largest element itself, as a softmax is, and not to 0 where that is infinite: so both share their
+    powers. An infinite one is the result."""
+    if not x.is_floating_point() or not x.numel():
+        return NotImplemented
+    wide = _wide(x)
+    dims = [each % x.dim() for each in dim] if x.dim() else []
+    most = wide.amax(dims, keepdim=True)
+    sums = most + (wide - most).exp().sum(dims, keepdim=True).log()
+    result = torch.where(most.abs() == inf, most, sums).to(x.dtype)
+    return result if keepdim or not dims else result.squeeze(dims)
 
 
 def vector_norm(
