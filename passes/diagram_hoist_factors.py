@@ -11,6 +11,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import Float16Type, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
@@ -34,6 +35,7 @@ from treadle.passes._functions import (
 from treadle.passes.expressions.infinities import is_number_of_nothing, may_be_infinite
 from treadle.passes.expressions.moments import without_late_parts
 from treadle.passes.expressions.peaks import Peaks
+from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.powers import PASS, raise_power
 from treadle.passes.expressions.reductions import operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
@@ -50,7 +52,7 @@ from treadle.passes.factors.rest import Materialised
 from treadle.passes.factors.rows import RowGuard, may_be_empty, witness_of
 from treadle.passes.factors.scaled import is_peak, scale, without_constants_of_both
 from treadle.passes.factors.split import Split, Splitter, depends_on_reduction, names_in
-from treadle.passes.factors.tested_shares import ask_of_scores
+from treadle.passes.factors.tested_shares import NOTHING_ASKED, Asked, ask_of_scores
 from treadle.passes.kernels.in_turn import split_sums_between
 from treadle.passes.streams.present_rows import PresentRows
 
@@ -138,10 +140,9 @@ class DiagramHoistFactorsPass(ModulePass):
 
 
 def _rewrite(function: func.FuncOp, op: Operation, peaks: Peaks) -> None:
-    if isinstance(op, ReduceOp) and op.kind.data == "add":
-        op = _ask_of_scores(function, op)
     if isinstance(op, ContractOp) or (isinstance(op, ReduceOp) and op.kind.data == "add"):
-        op = _hoist_from_sum(function, op, peaks)
+        asked = _ask_of_scores(function, op, peaks) if isinstance(op, ReduceOp) else op
+        op = _hoist_from_sum(function, op, peaks) if asked is op else asked
     elif isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
         hoist_from_maximum(function, op)
     elif isinstance(op, WhereOp):
@@ -150,16 +151,25 @@ def _rewrite(function: func.FuncOp, op: Operation, peaks: Peaks) -> None:
         _move_late_parts(function, op)
 
 
-def _ask_of_scores(function: func.FuncOp, sum: ReduceOp) -> ReduceOp:
-    """The sum, of what asks nothing of shares."""
-    map = ask_of_scores(sum, lambda part: any(depends_on_reduction(leaf.value, sum.over_axes) for leaf in leaves(part)))
-    if map is None:
+def _ask_of_scores(function: func.FuncOp, sum: ReduceOp, peaks: Peaks) -> ContractOp | ReduceOp:
+    """The sum of what stays of one that tests shares, if it can ask of their scores; the sum itself of others."""
+
+    def is_late(part: Expression) -> bool:
+        return any(depends_on_reduction(leaf.value, sum.over_axes) for leaf in leaves(part))
+
+    asked, name = ask_of_scores(sum, is_late), label(sum.result)
+    if asked is None or sum.init is not None:
         return sum
-    new = ReduceOp("add", map.result, sum.over_axes, sum.result.type)
-    new.location, new.result.name_hint = sum.location, sum.result.name_hint
-    replace(sum, [map, new], new.result)
-    note(function, PASS, f"tests of shares in the sum {label(new.result)}", "exp(s) is zero where s is -inf", "")
-    return new
+    whole, hint = sum.operand, sum.operand.name_hint
+    map = build_map(asked.summand, whole.type, fresh_hint(sum.result, hint), sum.location)
+    Rewriter.insert_op(map, InsertPoint.before(sum))
+    sum.operands[0] = map.result
+    hoisted = _hoist_from_sum(function, sum, peaks, asked)
+    if hoisted is sum:  # its divisors stay
+        sum.operands[0] = whole
+        return sum
+    note(function, PASS, f"tests of shares in the sum {name}", "exp(s) is zero where s is -inf")
+    return hoisted
 
 
 def _move_late_parts(function: func.FuncOp, sum: ReduceOp) -> None:
@@ -168,17 +178,21 @@ def _move_late_parts(function: func.FuncOp, sum: ReduceOp) -> None:
         note(function, PASS, what, "Taylor's formula, exact for polynomials", "summed about what it is so far")
 
 
-def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks) -> ContractOp | ReduceOp:
+def _hoist_from_sum(
+    function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks, asked: Asked = NOTHING_ASKED
+) -> ContractOp | ReduceOp:
     """The sum of what stays, or the sum itself."""
     if sum.init is not None:
         return sum
     operands = operands_of(sum)
-    splits = _splits_in_range(function, sum, operands, Splitter(function, sum, peaks))
+    splits = _splits_in_range(function, sum, operands, Splitter(function, sum, peaks, asked))
     if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
         return sum
     above, below = without_constants_of_both(
         [factor for split in splits for factor in split.above], [factor for split in splits for factor in split.below]
     )
+    if not asked.divisors <= {key_of(factor) for factor in below}:
+        return sum
     if (why := _why_they_stay(sum, operands, splits, above)) is not None:
         _stays(function, sum, *why)
         return sum

@@ -21,6 +21,7 @@ from treadle.passes.expressions.scalars import spell
 from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.kernels.roles import WHOLE_LIMIT, roles_of
 from treadle.passes.kernels.roles import Refusal as NoRoles
+from treadle.passes.streams.polynomial_sums import when_moved
 from treadle.passes.streams.stages import Repairs, StreamPlan, Verdict
 
 PASS = "streaming"
@@ -177,7 +178,7 @@ def _reason(plan: StreamPlan, state: SSAValue, verdict: Verdict) -> str:
         return ""
     moved = sorted(label(r) for r in _moved(plan.part, plan, state))
     changes = {"increased by": verdict.repair.summand, "multiplied by": verdict.repair.factor}
-    what = " and ".join(f"{verb} {spell(change)}" for verb, change in changes.items() if change is not None)
+    what = " and ".join(f"{verb} {spell(when_moved(change))}" for verb, change in changes.items() if change is not None)
     text = f"when {', '.join(moved)} moves, {label(state)} is {what}"
     guarded = sorted(label(r) for r in _moved(plan.part, plan, state) if r in plan.guarded)
     if guarded:

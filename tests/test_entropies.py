@@ -222,6 +222,36 @@ def test_a_distance_from_another_maximum_counts() -> None:
     np.testing.assert_allclose(got, wanted, rtol=3e-5)
 
 
+def test_rows_that_the_program_leaves_out_whole() -> None:
+    """Where it asks for scores of -inf itself, a row of nothing else sums up to zero."""
+
+    def masked(A: Array, B: Array) -> Array:
+        p = tl.softmax(A, over="v")
+        return tl.sum(tl.where(A.equals(float("-inf")), 0.0, p * tl.log(p)), over="v") + 0.0 * tl.sum(B, over="v")
+
+    a = np.random.default_rng(8).standard_normal((6, 3000)).astype(np.float32)
+    a[0], a[1, :2000] = -np.inf, -np.inf
+    (got,) = road(masked).run([a, np.zeros_like(a)])
+    assert got[0] == 0
+    np.testing.assert_allclose(got[1:], -torch.special.entr(_log_shares(a[1:]).exp()).sum(-1).numpy(), rtol=3e-5)
+
+
+@pytest.mark.parametrize("far", [60.0, 200.0])
+def test_shares_that_vanish_are_asked_where_they_divide(far: float) -> None:
+    """Of elements whose shares are too small for f32 the program says zero, which nothing else may say of them."""
+
+    def parted(A: Array, B: Array) -> Array:
+        p = tl.softmax(A, over="v")
+        return tl.sum(tl.where(p.equals(0.0), 0.0, B * p / (p + p)), over="v")
+
+    dice = np.random.default_rng(9)
+    a, b = (dice.standard_normal((6, 3000)).astype(np.float32) for _ in range(2))
+    a[:, ::2] -= far
+    (got,) = road(parted).run([a, b])
+    counted = b if far < 80 else b[:, 1::2]
+    np.testing.assert_allclose(got, counted.astype(np.float64).sum(1) / 2, rtol=1e-4, atol=1e-3)
+
+
 def test_infinite_weights() -> None:
     """They make a sum infinite, and not no number, as long as none is at the maximum."""
 

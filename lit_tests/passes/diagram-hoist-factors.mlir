@@ -485,8 +485,8 @@ func.func @entropy(%A: !L) -> !l {
 
 // Whether a share is zero is asked of its score, so that the sum of the rest is one of powers; the divisor leaves it.
 // CHECK-LABEL: func.func @tested
-// CHECK-SAME:  "tests of shares in the sum %y", "exp(s) is zero where s is -inf"
 // CHECK-SAME:  "%l past the sum %y over [k]", "linearity of the sum"
+// CHECK-SAME:  "tests of shares in the sum %y", "exp(s) is zero where s is -inf"
 // CHECK:       %y_sum_about_of = diagram.map (%[[a:.*]] = %A : {{.*}}, %[[m:.*]] = %m : {{.*}})
 // CHECK:         %[[none:.*]] = arith.cmpf oeq, %[[a]], %{{.*}} : f32
 // CHECK:         %[[below:.*]] = arith.subf %[[a]], %[[m]] : f32

@@ -41,7 +41,7 @@ from treadle.passes.expressions.scalars import (
     total,
 )
 from treadle.passes.factors.logarithms import share_of
-from treadle.passes.factors.tested_shares import is_nothing
+from treadle.passes.factors.tested_shares import NOTHING_ASKED, Asked
 
 
 @dataclass
@@ -62,10 +62,11 @@ class Split:
 class Splitter:
     """Looks for factors that are constant along `over`, through maps, products, quotients and casts."""
 
-    def __init__(self, function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks):
+    def __init__(self, function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks, asked: Asked = NOTHING_ASKED):
         self.function = function
         self.sum = sum
         self.peaks = peaks
+        self.asked = asked
         self.over = sum.over_axes
         self.of_product = sums_scaled_product(sum)
 
@@ -98,7 +99,7 @@ class Splitter:
     def _split_choice(self, node: Node) -> Split:
         """What is zero where a condition says so that does not vary along the sum: its factors are 1 there."""
         condition, yes, no = node.operands
-        if is_number(yes, 0) and is_nothing(condition, no, self.over):
+        if is_number(yes, 0) and self.asked.leaves_out(condition):
             split = self.split(no)
             return replace(split, rest=select(condition, yes, split.rest)) if split.moves else Split(node)
         if set(axes_in(condition)) & set(self.over) or not (is_number(yes, 0) or is_number(no, 0)):

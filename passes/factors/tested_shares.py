@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import math as numbers
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
 
-from treadle.dialects.diagram import MapOp, ReduceOp
+from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import format_of
 from treadle.passes.expressions.distances import distance_of
 from treadle.passes.expressions.kinds import NAN, kinds_of
-from treadle.passes.expressions.polynomials import key_of, unfolded
+from treadle.passes.expressions.logarithms import without_powers
+from treadle.passes.expressions.polynomials import Key, key_of, unfolded
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
     Leaf,
     Node,
     axes_in,
-    build_map,
     compare,
     is_number,
     number,
@@ -37,29 +38,37 @@ from treadle.passes.expressions.signs import is_nonnegative
 IsLate = Callable[[Expression], bool]
 
 
-def ask_of_scores(sum: ReduceOp, is_late: IsLate) -> MapOp | None:
-    """What is summed, if it tests shares, with tests of what these are made of; None where it tests none, or others."""
+@dataclass(frozen=True)
+class Asked:
+    """What is summed, with tests of scores in the place of those of shares. Of a row whose scores are all -inf no share
+    is a number, nor is it zero; what is left of that is that its divisor is no number. So the divisors must leave the
+    sum."""
+
+    summand: Expression
+    tests: frozenset[Key]
+    divisors: frozenset[Key]
+
+    def leaves_out(self, test: Expression) -> bool:
+        """Whether a test stands for one of shares, so that it leaves out no whole row."""
+        return key_of(test) in self.tests
+
+
+NOTHING_ASKED = Asked(number(0), frozenset(), frozenset())
+
+
+def ask_of_scores(sum: ReduceOp, is_late: IsLate) -> Asked | None:
+    """The summand of a sum that tests shares; None where it tests none, or anything else that is late."""
     operand = sum.operand
     if len(sum.over_axes) != 1 or format_of(operand.type) != f32 or absences_of([operand]):
         return None
     summand = unfolded(Leaf(operand), sum.over_axes[0])
-    if not any(is_late(test) for test in _tests(summand)):
+    if not any(map(is_late, _tests(summand))):
         return None
-    asked = _Asking(sum.over_axes, is_late).of(summand)
-    if any(is_late(test) for test in _tests(asked)):
+    asking = _Asking(sum.over_axes, is_late)
+    asked = asking.of(summand)
+    if any(map(is_late, _tests(asked))) or asking.tests & {key_of(test) for test in _tests(summand)}:
         return None
-    return build_map(asked, operand.type, operand.name_hint, sum.location)
-
-
-def is_nothing(test: Expression, chosen: Expression, over: Sequence[str]) -> bool:
-    """Whether a test asks where the scores are -inf of whose powers something is made, so that it is zero there."""
-    match test:
-        case Node(kind=arith.CmpfOp, operands=(scores, Constant(number=bound))) if bound == -numbers.inf:
-            is_equal = same_predicate(test, compare(scores, "==", number(bound)))
-            powers = (part for part in walk(chosen) if _is_power(part))
-            return is_equal and any(_same(scores, _scores_of(power, over)) for power in powers)
-        case _:
-            return False
+    return Asked(asked, frozenset(asking.tests), frozenset(asking.divisors))
 
 
 def _tests(expression: Expression) -> list[Expression]:
@@ -70,6 +79,8 @@ class _Asking:
     def __init__(self, over: Sequence[str], is_late: IsLate):
         self.over = over
         self.is_late = is_late
+        self.tests: set[Key] = set()
+        self.divisors: set[Key] = set()
 
     def of(self, part: Expression) -> Expression:
         """A part without tests of shares."""
@@ -87,11 +98,27 @@ class _Asking:
             left, right, equal, other = asked
             if key_of(left) == key_of(right) and _is_none(other) and kinds_of(equal, {key_of(left): NAN}) == NAN:
                 return self.of(equal)  # a test for what makes it none itself
-            scores = _scores_of(left, self.over) if is_number(right, 0) and is_number(equal, 0) else None
-            if scores is not None and not self.is_late(scores):
-                return select(compare(scores, "==", number(-numbers.inf)), equal, self.of(other))
+            share = _share(left, self.over) if is_number(right, 0) and is_number(equal, 0) else None
+            rest = without_powers(self.of(other))
+            if share is not None and not self.is_late(share.scores) and _has_factor(rest, key_of(share.power)):
+                return self._by_score(share, equal, rest)
         operands = (test, *map(self.of, sides))
         return Node(choice.kind, operands, choice.type, choice.properties, choice.hint, choice.location)
+
+    def _by_score(self, share: _Share, zero: Expression, rest: Expression) -> Expression:
+        test = compare(share.scores, "==", number(-numbers.inf))
+        self.tests.add(key_of(test))
+        self.divisors.add(key_of(share.divisor))
+        return select(test, zero, rest)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """A power of scores, relative to their extremum, and what divides it."""
+
+    power: Expression
+    scores: Expression
+    divisor: Expression
 
 
 def _asked(
@@ -119,23 +146,38 @@ def _as_it_was(node: Node) -> Expression:
             return node
 
 
-def _scores_of(share: Expression, over: Sequence[str]) -> Expression | None:
-    """What is -inf exactly where a share of powers is zero."""
-    match share:
-        case Node(kind=arith.DivfOp, operands=(power, divisor)) if is_nonnegative(divisor):
-            return None if set(axes_in(divisor)) & set(over) else _scores_of(power, over)
-        case Node(operands=(exponent,)) if _is_power(share):
-            return _varying(exponent, over)
+def _share(expression: Expression, over: Sequence[str]) -> _Share | None:
+    match expression:
+        case Node(kind=arith.DivfOp, operands=(Node(operands=(exponent,)) as power, divisor)):
+            is_power = power.kind in (math.ExpOp, math.Exp2Op) and distance_of(power) is not None
+            if not is_power or not is_nonnegative(divisor) or set(axes_in(divisor)) & set(over):
+                return None
+            return _Share(power, _varying(exponent, over), divisor)
         case _:
             return None
 
 
-def _is_power(part: Expression) -> bool:
-    is_power = isinstance(part, Node) and part.kind in (math.ExpOp, math.Exp2Op)
-    return is_power and distance_of(part) is not None
+def _has_factor(expression: Expression, power: Key) -> bool:
+    """Whether a power is a factor of an expression, and in nothing else of it: so that it is zero where that is too
+    small for f32, as the program says."""
+    if key_of(expression) == power:
+        return True
+    match expression:
+        case Node(kind=arith.MulfOp, operands=(left, right)):
+            return any(_has_factor(a, power) and not _has(b, power) for a, b in ((left, right), (right, left)))
+        case Node(kind=arith.DivfOp, operands=(above, below)):
+            return _has_factor(above, power) and not _has(below, power)
+        case Node(kind=arith.NegfOp, operands=(operand,)):
+            return _has_factor(operand, power)
+        case _:
+            return False
 
 
-def _varying(exponent: Expression, over: Sequence[str]) -> Expression | None:
+def _has(expression: Expression, power: Key) -> bool:
+    return any(key_of(part) == power for part in walk(expression))
+
+
+def _varying(exponent: Expression, over: Sequence[str]) -> Expression:
     """What varies of an exponent, without what is added to it or scales it by a number above zero."""
     match exponent:
         case Node(kind=arith.AddfOp | arith.SubfOp, operands=(left, right)) if not set(axes_in(right)) & set(over):
@@ -148,7 +190,3 @@ def _varying(exponent: Expression, over: Sequence[str]) -> Expression | None:
             return _varying(scaled, over)
         case _:
             return exponent
-
-
-def _same(left: Expression, right: Expression | None) -> bool:
-    return right is not None and key_of(left) == key_of(right)

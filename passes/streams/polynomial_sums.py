@@ -7,6 +7,7 @@ becomes `(sum exp(x - m) (x - m) + (m - m') sum exp(x - m)) exp(m - m')`."""
 
 from __future__ import annotations
 
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp
@@ -25,8 +26,10 @@ from treadle.passes.expressions.polynomials import (
 )
 from treadle.passes.expressions.reductions import neutral_of
 from treadle.passes.expressions.scalars import (
+    Constant,
     Expression,
     Leaf,
+    Node,
     axes_in,
     compare,
     difference,
@@ -34,6 +37,7 @@ from treadle.passes.expressions.scalars import (
     product,
     quotient,
     select,
+    total,
 )
 from treadle.passes.streams.changes import BEFORE, Repair
 from treadle.passes.streams.moving import Dependent, Moving
@@ -76,6 +80,17 @@ def polynomial_repair(moving: Moving, reduction: ContractOp | ReduceOp) -> Repai
 def _once_moved(shift: Expression, sum: Expression) -> Expression:
     """What a sum adds when its part moves: nothing where that stays, even if a weight is infinite."""
     return select(compare(shift, "==", number(0)), number(0), product(shift, sum))
+
+
+def when_moved(change: Expression) -> Expression:
+    """What a sum is changed by where all its parts move."""
+    match change:
+        case Node(kind=arith.SelectOp, operands=(_, Constant(number=0), moved)):
+            return moved
+        case Node(kind=arith.AddfOp, operands=(left, right)):
+            return total(when_moved(left), when_moved(right))
+        case _:
+            return change
 
 
 def _admitted(moving: Moving, reduction: ReduceOp, summand: Expression, repair: Repair) -> Repair | None:
