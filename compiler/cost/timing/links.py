@@ -15,7 +15,7 @@ from typing import Protocol
 from treadle.compiler.cost.kernel.plan import Plan
 from treadle.compiler.cost.levels.scaling import cached_memory
 from treadle.compiler.cost.timing.clusters import ACROSS, bytes_across, bytes_exchanged, spared_by
-from treadle.compiler.cost.timing.roofline import compulsory_bytes
+from treadle.compiler.cost.timing.roofline import compulsory_bytes, loaded_bytes
 from treadle.compiler.cost.timing.time import Estimate
 from treadle.compiler.cost.timing.traffic import coalesced_bytes, crossing_bytes, device_bytes, reads_again
 from treadle.compiler.machines import Machine
@@ -89,8 +89,8 @@ def with_least(
 ) -> tuple[Link, ...]:
     """The links from device memory and from L2 with what must pass, whatever the sizes of groups: every array once, and
     `H*` of all memory that lies beyond the link; from device memory the former alone where streams load an array again,
-    for L2 may hold it. What blocks of a cluster bring each other has no least of its own: the
-    more they bring, the less comes from above."""
+    for L2 may hold it, and where the chip holds all that is loaded. What blocks of a cluster bring each other has no
+    least of its own: the more they bring, the less comes from above."""
     if any(each.fed is not None for each in plan.transfers):
         return tuple(links)
     near = machine.levels["shared"].capacity + machine.levels["register"].capacity
@@ -98,7 +98,7 @@ def with_least(
     of_cluster = cached_memory(near, prod(links[1].at_a_time.values()))
     once = compulsory_bytes(plan, sizes)
     least = [max(once, int(bound.at(memory, sizes))) for memory in (of_chip, of_cluster)]
-    if reads_again(plan):
+    if reads_again(plan) or loaded_bytes(plan, sizes) <= of_chip:
         least[0] = once
     bounded = (replace(link, least_bytes=count) for link, count in zip(links[:2], least, strict=True))
     return (*bounded, *links[2:])

@@ -38,11 +38,21 @@ def _visited(plan: Plan, work: Work, sizes: Mapping[str, int]) -> float:
 
 def compulsory_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
     """Every array of device memory once; of one that conditions leave out in part, no more than what crosses."""
+    return sum(_bytes_once(plan, sizes).values())
+
+
+def loaded_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
+    """Of these bytes, those of what is loaded."""
+    return sum(count for (_, saves), count in _bytes_once(plan, sizes).items() if not saves)
+
+
+def _bytes_once(plan: Plan, sizes: Mapping[str, int]) -> dict[tuple[str, bool], int]:
+    """By array, and whether it is saved."""
     arrays = {(each.array, each.saves): each.width * int(each.whole(sizes)) for each in plan.transfers}
     crossing: dict[tuple[str, bool], int] = dict.fromkeys(arrays, 0)
     for each in plan.transfers:
         crossing[each.array, each.saves] += each.width * int(each.elements(sizes))
-    return sum(min(whole, crossing[array]) for array, whole in arrays.items())
+    return {array: min(whole, crossing[array]) for array, whole in arrays.items()}
 
 
 def tile_use(plan: Plan, sizes: Mapping[str, int]) -> float:
