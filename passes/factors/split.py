@@ -133,7 +133,7 @@ class Splitter:
     def _split_terms(self, node: Node) -> Split:
         """The factors that both terms have."""
         left, right = (self.split(operand) for operand in node.operands)
-        above, below = _both(left.above, right.above), _both(left.below, right.below)
+        above, below = _parted(left.above, right.above)[0], _parted(left.below, right.below)[0]
         if not above and not below:
             return Split(node)
         rests = [_left_of(split, above, below) for split in (left, right)]
@@ -186,36 +186,27 @@ class Splitter:
         note(self.function, PASS, subject, "refused", reason)
 
 
-def _both(left: Sequence[Expression], right: Sequence[Expression]) -> list[Expression]:
-    """What two lists of factors have in common."""
-    others = [key_of(factor) for factor in right]
-    found: list[Expression] = []
-    for factor in left:
-        if (key := key_of(factor)) in others:
-            others.remove(key)
-            found.append(factor)
-    return found
+def _parted(factors: Sequence[Expression], others: Sequence[Expression]) -> tuple[list[Expression], list[Expression]]:
+    """The factors that are among others, each as often as it is there, and the rest."""
+    keys = [key_of(factor) for factor in others]
+    among, rest = list[Expression](), list[Expression]()
+    for factor in factors:
+        if (key := key_of(factor)) in keys:
+            keys.remove(key)
+            among.append(factor)
+        else:
+            rest.append(factor)
+    return among, rest
 
 
 def _left_of(split: Split, above: Sequence[Expression], below: Sequence[Expression]) -> Expression:
     """What is left of a term without some of its factors."""
     rest = split.rest
-    for factor in _without(split.above, above):
+    for factor in _parted(split.above, above)[1]:
         rest = product(rest, factor)
-    for factor in _without(split.below, below):
+    for factor in _parted(split.below, below)[1]:
         rest = quotient(rest, factor)
     return rest
-
-
-def _without(factors: Sequence[Expression], some: Sequence[Expression]) -> list[Expression]:
-    keys = [key_of(factor) for factor in some]
-    left: list[Expression] = []
-    for factor in factors:
-        if (key := key_of(factor)) in keys:
-            keys.remove(key)
-        else:
-            left.append(factor)
-    return left
 
 
 def sums_scaled_product(sum: ContractOp | ReduceOp) -> bool:
