@@ -207,7 +207,8 @@ def _layout_problem(leaving: _Leaving) -> Reason | None:
     if result_axes(layout) is None or is_interleaved(layout) or bytes not in (NARROW, WORD):
         fact = f"{name} is stored from other fragments of {format_of(leaving.value.type)}"
         return Reason("fragments of an accumulator, of 16 or 32 bits, are written to boxes", fact)
-    if not 2 <= len(sizes) <= MOST_AXES or max(sizes.values()) > MOST_ROWS:
+    *rows, _ = sizes.values()
+    if not 2 <= len(sizes) <= MOST_AXES or max(rows) > MOST_ROWS:
         return Reason(law, f"pieces of {name} have {list(sizes.values())} elements")
     extents = [layout.extent(axis) for axis in sizes]
     if extents[-1] == 1:

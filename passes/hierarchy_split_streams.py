@@ -40,7 +40,7 @@ from treadle.passes.kernels.part_lengths import (
 )
 from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.kernels.roles import roles_of
-from treadle.passes.kernels.short_parts import depth_held, short_length
+from treadle.passes.kernels.short_parts import depth_held, short_parts
 from treadle.passes.kernels.trial import Scheduled, alone, scheduled
 from treadle.passes.streams.splits import Split, inline_extent, is_at_quotients, split_kernel
 from treadle.passes.streams.stages import Repairs, StreamPlan
@@ -181,11 +181,14 @@ def _in_parts_of(length: int, plan: StreamPlan) -> _Cut:
 def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> None:
     """Cut the axis of a kernel whose groups hold a long axis whole, or leave places of the machine empty, if it saves
     time."""
-    if _is_in_short_parts(ctx, module, function, kernel, plan):
-        return
-    if (timed := _timed(module, function, kernel, plan, _TIMED, _in_parts)) is None:
-        decide(kernel, parts=WHOLE)
-        return
+    timed = _timed(module, function, kernel, plan, _TIMED, _in_parts)
+    short = None if depth_held(plan) is None else short_parts(ctx, module, function, kernel, plan)
+    if short is not None and (timed is None or short.time < timed.least):
+        decide(kernel, length=short.length)
+        why = f"short enough to be held whole: {short.why}"
+        return _split(function, kernel, plan, _in_parts_of(short.length, plan), why)
+    if timed is None:
+        return decide(kernel, parts=WHOLE)
     alone, name = timed.alone, kernel.kernel_name.data
     least = f"two kernels take at least {_us(_least(module))}, one {_us(alone.stated)}"
     told = timed.told(_larger(function, plan)) if timed.found else least
@@ -274,6 +277,11 @@ class _Timed:
     refused: str = ""
     """Why no parts could be, where none could: with names in it, so that it is not kept."""
 
+    @property
+    def least(self) -> float:
+        """The time of the fastest parts."""
+        return min((times.stated for times in self.found.values()), default=inf)
+
     def told(self, larger: Mapping[str, int]) -> str:
         """What was tried, and what it takes."""
         if all(each.stated == inf for each in self.found.values()):
@@ -304,19 +312,6 @@ def _least(module: ModuleOp) -> float:
 def _stated(function: func.FuncOp) -> dict[str, int]:
     """The likely sizes of axes that are known only at launch, where there are any."""
     return with_fitting(function.body.block, default_sizes(function))
-
-
-def _is_in_short_parts(
-    ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan
-) -> bool:
-    """Cut the axis into parts that groups hold whole, if they hold a longer one otherwise, and if it saves time."""
-    found = None if depth_held(plan) is None else short_length(ctx, module, function, kernel, plan)
-    if found is None:
-        return False
-    length, why = found
-    decide(kernel, length=length)
-    _split(function, kernel, plan, _in_parts_of(length, plan), f"short enough to be held whole: {why}")
-    return True
 
 
 def _larger(function: func.FuncOp, plan: StreamPlan) -> dict[str, int]:

@@ -145,8 +145,8 @@ class Layouts:
         plan = self.plan
         rows, columns = plan.rows or "", columns_of(plan, op) or ""
         row_warps = plan.warps.get(rows, 1)
-        column_warps = plan.warps.get(columns, 1) if columns in plan.group_axes else 1
-        if row_warps * column_warps != plan.warp_count:
+        column_warps = plan.warps.get(columns, 1) if columns in (*plan.group_axes, plan.across) else 1
+        if row_warps * column_warps != plan.warp_count and plan.across is None:
             raise Refusal(
                 op,
                 f"{plan.warp_count} warps ({plan.warps}) cannot share a product with rows along '{rows}' and "
@@ -157,8 +157,17 @@ class Layouts:
         if self._may_become_depth(columns):  # of another product, which takes 16 or 32 at a time
             column_tiles = _ceil(column_tiles, self._deepest(columns) // 8) * (self._deepest(columns) // 8)
         interleaved = column_warps == 1 and self._becomes_eight_bit(op, columns)
-        layout = accumulator(rows, columns, row_tiles, column_tiles, (row_warps, column_warps), interleaved)
+        along = (row_warps, column_warps if plan.across is None else 1)
+        layout = accumulator(rows, columns, row_tiles, column_tiles, along, interleaved)
+        if plan.across is not None:
+            layout = layout.across(self._across(columns, 8 * column_tiles))
         return layout.slice(axis for axis in (rows, columns) if axis)
+
+    def _across(self, columns: str, stride: int) -> Mode:
+        """The digit of warps that lie across the others, of what has its columns along an axis: where that is another
+        one than theirs, they have the same of it."""
+        count = self.plan.warps[self.plan.across or ""]
+        return Mode(columns, count, stride) if columns == self.plan.across else Mode("", count, 0)
 
     def _may_become_depth(self, axis: str) -> bool:
         """Whether a product sums over an axis of something that is computed, from another product, say."""
@@ -203,14 +212,15 @@ class Layouts:
             return None
         depth = depth_of(plan, next(use for use in uses if isinstance(use, ContractOp)))
         rows, pack = plan.rows, 4 // format_of(value.type).size
-        warps = (Mode(rows, plan.warp_count, 16 * _ceil(plan.pieces[rows], 16 * plan.warp_count)),)
-        row_tiles = _ceil(plan.pieces[rows], 16 * plan.warp_count)
+        along = plan.warps.get(rows, 1)
+        row_tiles = _ceil(plan.pieces[rows], 16 * along)
+        warps = (Mode("", plan.warp_count // along, 0), Mode(rows, along, 16 * row_tiles))
         return row_operand(rows, depth, row_tiles, _ceil(plan.pieces[depth], 8 * pack), warps, pack)
 
     def _is_left(self, value: SSAValue) -> bool:
         """Whether a value is nothing but the left operand of products that take that from registers."""
         plan = self.plan
-        if plan.warps.get(plan.rows or "", 1) != plan.warp_count:
+        if plan.warps.get(plan.rows or "", 1) != plan.warp_count and plan.across in (None, *axes_of(value.type)):
             return False
         return all(
             isinstance(use.operation, ContractOp)

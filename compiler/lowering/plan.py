@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from treadle.compiler.cost.kernel.roles import axis_across
 from treadle.compiler.errors import Refusal
 from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram import ContractOp, ExtentOp
@@ -50,6 +52,12 @@ class KernelPlan:
     @property
     def warp_count(self) -> int:
         return prod(self.warps.values())
+
+    @cached_property
+    def across(self) -> str | None:
+        """The axis along which warps lie across those of the rows (`axis_across`)."""
+        along = [axis for axis, count in self.warps.items() if count > 1]
+        return axis_across(along, self.rows, [axes_of(op.result.type) for op in self.contractions], self.group_axes)
 
     @property
     def cluster(self) -> dict[str, int]:

@@ -143,7 +143,9 @@ def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSA
     if stated == "shared" or (many and not stated):
         return tile
     if tile not in lowering.left_fragments:
-        along = (Mode(rows, warps, 16 * row_tiles), Mode("", lowering.plan.warp_count // warps, 0))
+        along = (Mode("", lowering.plan.warp_count // warps, 0), Mode(rows, warps, 16 * row_tiles))
+        if lowering.plan.across is None:
+            along = along[::-1]
         layout = row_operand(rows, depth, row_tiles, depth_tiles, along, pack)
         type = array_type(format_of(tile.type), sizes_of(tile.type), "register", layout)
         with lowering.inside(lowering.top):

@@ -134,6 +134,11 @@ def thread_terms(layout: LayoutAttr, axis: str) -> list[str]:
     return terms
 
 
+def warp_place(layout: LayoutAttr, axis: str, *others: str) -> str:
+    """Where along an axis the elements of a warp begin, and what else is added to that."""
+    return add([*(term for term in thread_terms(layout, axis) if term.startswith("warp")), *others])
+
+
 def coordinate(layout: LayoutAttr, axis: str, loops: Sequence[Loop]) -> str:
     """The coordinate along an axis of the element that the loops have reached."""
     return add([place_in_thread(axis, loops), *thread_terms(layout, axis)])

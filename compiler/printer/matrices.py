@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.tiles import CHUNK_BYTES
-from treadle.compiler.printer.indices import Loop, add, subscripts, times
+from treadle.compiler.printer.indices import Loop, add, subscripts, times, warp_place
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.writer import KernelWriter
@@ -71,7 +71,7 @@ def _matrix(writer: KernelWriter, op: cuda.ReadOp, layout: LayoutAttr, row: Loop
     turned = axes_of(type)[boxes.row_axis] == rows
     own = ("lane / 8 % 2 * 8", "lane / 16 * 8 + lane % 8") if turned else ("lane % 16", f"lane / 16 * {chunk}")
     first = times(pair.variable, 2 * chunk) if pair.mode.size > 1 else "0"
-    at = {rows: f"warp * 16 + {own[0]}", columns: add([first, own[1]])}
+    at = {rows: warp_place(layout, rows, own[0]), columns: add([warp_place(layout, columns), first, own[1]])}
     in_boxes = f"{writer.call('in_boxes')}<{boxes.span.data}, {boxes.rows}, {format_bytes(type)}>"
     order = (columns, rows) if turned else (rows, columns)
     place = f"{writer.values[op.source]}[{in_boxes}({', '.join(at[axis] for axis in order)})]"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import Operation
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.printer.indices import add, scaled
+from treadle.compiler.printer.indices import add, scaled, warp_place
 from treadle.compiler.printer.scalars import bare, c_type, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
@@ -52,12 +52,16 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
         raise Refusal(op, "only 16-bit fragments of an accumulator of warpgroups are written to a tile in boxes")
     turned = axes_of(op.destination.type)[boxes.row_axis] == axes[0]
     in_boxes = f"{writer.call('in_boxes')}<{boxes.span.data}, {boxes.rows}, {bytes}>"
+    own = warp_place(layout, axes[1])
 
     def place(column: str) -> str:
         """Of the row that a lane gives, of matrices from that column on."""
-        row, further = _of_turn(writer, "warp * 16 + lane % 16"), column
+        row, further = _of_turn(writer, warp_place(layout, axes[0], "lane % 16")), add([own, column])
         if turned:
-            row, further = add([column, _of_turn(writer, "lane % 8")]), "warp * 16 + lane / 8 % 2 * 8"
+            row, further = (
+                add([own, column, _of_turn(writer, "lane % 8")]),
+                warp_place(layout, axes[0], "lane / 8 % 2 * 8"),
+            )
         return f"&{writer.values[op.destination]}[{in_boxes}({row}, {further})]"
 
     def stored(number: str, column: str, count: int) -> str:
@@ -89,7 +93,8 @@ def _write_words(writer: KernelWriter, op: cuda.WriteOp) -> None:
     store, tile, value = writer.call("store_shared"), writer.values[op.destination], writer.values[op.value]
     with writer.names.scope():
         n, m, one = (writer.names.fresh(name) for name in (f"{axes[1]}8", f"{axes[0]}8", f"{axes[1]}1"))
-        row, column = _of_turn(writer, "warp * 16 + lane / 4"), f"{n} * 8 + {_of_turn(writer, 'lane % 4 * 2')}"
+        row = _of_turn(writer, warp_place(layout, axes[0], "lane / 4"))
+        column = add([f"{n} * 8", _of_turn(writer, warp_place(layout, axes[1], "lane % 4 * 2"))])
         held = f"{value}[{add([str(part * count), n])}][{m}]"
         headers = [f"for (int {n} = 0; {n} < {count}; ++{n})", f"for (int {m} = 0; {m} < 2; ++{m})"]
         if turned:

@@ -25,7 +25,15 @@ from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import shared_axis
 from treadle.dialects.cuda.tiles import WORD, boxes_of, format_bytes, is_line, is_shared, layout_of
-from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order, steps_of
+from treadle.dialects.cuda.warpgroups import (
+    DEPTH_BYTES,
+    ROWS,
+    columns_of_warpgroup,
+    depth_of,
+    result_axes,
+    row_order,
+    steps_of,
+)
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
 FEW_STEPS = 4
@@ -351,14 +359,22 @@ class WarpgroupPrinter:
 
     def _shape(self, op: cuda.ProductOfWarpgroupsOp) -> tuple[int, int, str]:
         """Columns, steps along the depth, and the name of one."""
-        _, columns = _axes(op)
-        return sizes_of(op.result.type)[columns], steps_of(op.rhs.type, op.axis), f"k{depth_of(op.rhs.type)}"
+        return columns_of_warpgroup(op.result.type), steps_of(op.rhs.type, op.axis), f"k{depth_of(op.rhs.type)}"
 
     def _operands(self, op: cuda.ProductOfWarpgroupsOp) -> tuple[_Operand | None, _Operand]:
         """The descriptors of both, or of the right one, where the left one is in registers."""
         rows, columns = _axes(op)
-        left = self._operand(op, op.lhs, rows, "a", True) if is_shared(op.lhs.type) else None
-        right = self._operand(op, op.rhs, columns, "b", False)
+        layout = layout_of(op.result.type)
+        inner, beside = layout.along(rows)
+        across, groups = beside.size, inner.warps * LANES // WARPGROUP
+        own = "warpgroup" if across == 1 else f"warpgroup % {groups}"
+        left = (
+            self._operand(op, op.lhs, rows, "a", own if groups > 1 or across == 1 else "", ROWS)
+            if is_shared(op.lhs.type)
+            else None
+        )
+        own = "" if not beside.axis else "warpgroup" if groups == 1 else f"warpgroup / {groups}"
+        right = self._operand(op, op.rhs, columns, "b", own, beside.stride)
         if left is None:  # whose registers are made before the fence: ptxas would fence each step again (C7519)
             self.writer.text.line(f"{self.writer.call('keep')}({self.writer.values[op.lhs]});")
         return left, right
@@ -384,8 +400,11 @@ class WarpgroupPrinter:
         writer.text.line(f"{writer.call('wgmma_wait')}<{op.pending.data}>();")
         writer.text.line(f"{writer.call('keep')}({name});")
 
-    def _operand(self, op: cuda.ProductOfWarpgroupsOp, tile: SSAValue, outer: str, name: str, split: bool) -> _Operand:
-        """Declare the descriptor of an operand's tile; with `split`, of this warpgroup's rows of it."""
+    def _operand(
+        self, op: cuda.ProductOfWarpgroupsOp, tile: SSAValue, outer: str, name: str, own: str, part: int
+    ) -> _Operand:
+        """Declare the descriptor of an operand's tile; of the part with number `own` along the outer axis, `part`
+        elements long, unless all warpgroups take it whole."""
         writer = self.writer
         boxes, element = boxes_of(tile.type), format_bytes(tile.type)
         row_bytes = boxes.span.data * element
@@ -394,30 +413,31 @@ class WarpgroupPrinter:
         turn = f"k{depth_of(tile.type)}"
         if transposed:
             leading = box_bytes
-            offset = ROWS * element * box_bytes // row_bytes
+            offset = part * element * box_bytes // row_bytes
             further = scaled(turn, depth_of(tile.type) * row_bytes)
         else:
-            leading, offset = 0, ROWS * row_bytes
+            leading, offset = 0, part * row_bytes
             inside = row_bytes // DEPTH_BYTES  # steps along the depth within a box
             further = scaled(turn, DEPTH_BYTES)
             if boxes.count > 1:
                 step = "" if inside == 1 else f" % {inside}"
                 part = "" if inside == 1 else f"{turn}{step} * {DEPTH_BYTES}"
                 further = add([scaled(turn if inside == 1 else f"{turn} / {inside}", box_bytes), part])
-        start = self._start(tile, leading, offset if split else 0)
+        start = self._start(tile, leading, (own, offset) if own else None)
         build = f"{writer.call('matrix_descriptor')}<{row_bytes}>({start}{self._in_turn(tile, op)}, {8 * row_bytes})"
         writer.call("further")
         writer.text.line(f"const uint64_t {name} = {build};")
         return _Operand(name, further, transposed, row_bytes)
 
-    def _start(self, tile: SSAValue, leading: int, rows: int) -> str:
-        """Where a tile lies, as descriptors say it, and the `rows` bytes of each warpgroup's part of it. That of the
-        first stage is made before all loops, for nvcc would make it anew in each turn; so a turn adds its stage."""
+    def _start(self, tile: SSAValue, leading: int, part: tuple[str, int] | None) -> str:
+        """Where a tile lies, as descriptors say it, and this warpgroup's part of it, by its number and the bytes of a
+        part. That of the first stage is made before all loops, for nvcc would make it anew in each turn; so a turn adds
+        its stage."""
         writer, stage = self.writer, "0"
         first = tile
         if isinstance(tile.owner, cuda.StageOp):
             first, stage = tile.owner.tile, self._stage(tile.owner)
-        own = scaled("warpgroup", rows // DESCRIBED) if rows else "0"
+        own = "0" if part is None else scaled(part[0], part[1] // DESCRIBED)
         text = add([f"{writer.call('matrix_start')}({writer.values[first]}, {leading})", own])
         with writer.names.scope():
             return add([writer.constant(f"{writer.values[first]}_start", text), stage])

@@ -171,6 +171,18 @@ class LayoutAttr(ParametrizedAttribute):
         register = [mode for mode in self.register if mode.axis in kept]
         return LayoutAttr(register, replicate(self.lane), replicate(self.warp))
 
+    def across(self, mode: Mode) -> LayoutAttr:
+        """As many times these warps, the digit of which of them is the slowest: along an axis of their own, or (without
+        one) with the same elements each."""
+        return LayoutAttr(self.register, self.lane, (mode, *self.warp))
+
+    def along(self, rows: str) -> tuple[LayoutAttr, Mode]:
+        """The layout of those warps that lie along the rows, and the digit of those across them."""
+        first, *others = (*self.warp, Mode("", 1, 0))[: max(len(tuple(self.warp)), 1)]
+        if first.axis == rows or any(mode.axis != rows for mode in others):
+            return self, Mode("", 1, 0)
+        return LayoutAttr(self.register, self.lane, others), first
+
     def spread(self) -> LayoutAttr:
         """The same threads, forgetting the registers: equal for layouts between which values need not move."""
         return LayoutAttr((), self.lane, self.warp)
@@ -383,7 +395,8 @@ def accumulator_axes(layout: LayoutAttr) -> tuple[str, str] | None:
     warps = {axis: next((mode.size for mode in layout.warp if mode.axis == axis), 1) for axis in (rows, columns)}
     tiles = sizes.get((rows, 16), 1), sizes.get((columns, 8), 1)
     made = accumulator(rows, columns, *tiles, (warps[rows], warps[columns]))
-    return (rows, columns) if made == layout else None
+    inner, _ = layout.along(rows)
+    return (rows, columns) if layout == made or inner == accumulator(rows, columns, *tiles, (warps[rows], 1)) else None
 
 
 def left_operand_axes(layout: LayoutAttr, pack: int) -> tuple[str, str] | None:

@@ -19,15 +19,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.products import why_not_promoted
 from treadle.dialects.cuda.sums import parts_of
-from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.cuda.warpgroups import (
     WarpgroupProductOp,
+    columns_of_warpgroup,
     parse_product,
     print_product,
-    result_axes,
     verify_product,
 )
-from treadle.dialects.diagram.array import sizes_of
 
 
 @irdl_op_definition
@@ -88,9 +86,7 @@ class PromotedProductOp(IRDLOperation):
 
 def parts_of_product(op: PromotedProductOp) -> list[tuple[int, int]]:
     """The first column and the width of each part in which the sums of a product are promoted."""
-    axes = result_axes(layout_of(op.result.type))
-    assert axes is not None
-    return list(parts_of(sizes_of(op.result.type)[axes[1]]))
+    return list(parts_of(columns_of_warpgroup(op.result.type)))
 
 
 ProductOfWarpgroupsOp: TypeAlias = WarpgroupProductOp | PromotedProductOp

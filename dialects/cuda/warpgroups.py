@@ -21,7 +21,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.boxes import BoxesAttr, boxes_layout
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, row_operand, spelled
 from treadle.dialects.cuda.products import parse_promote
 from treadle.dialects.cuda.tiles import boxes_of, extents_of, format_bytes, is_boxed, is_shared, layout_of
@@ -246,9 +246,27 @@ def result_axes(layout: LayoutAttr) -> tuple[str, str] | None:
     if len(modes) not in (3, 4):
         return None
     columns, rows = modes[0].axis, modes[-2].axis
-    tiles, warps = prod(mode.size for mode in modes[:-2]), layout.warps
+    inner, beside = layout.along(rows)
+    tiles, warps = prod(mode.size for mode in modes[:-2]), inner.warps
     made = (accumulator(rows, columns, 1, tiles, (warps, 1), interleaved) for interleaved in (False, True))
-    return (rows, columns) if warps % 4 == 0 and layout in made else None
+    fits = beside.axis in ("", columns) and warps % 4 == 0 and inner in made
+    return (rows, columns) if fits and beside.stride in (0, inner.extent(columns)) else None
+
+
+def columns_across(layout: LayoutAttr) -> int:
+    """How many warpgroups share the columns of a result, or have the same: they lie across those along its rows."""
+    axes = result_axes(layout)
+    return 1 if axes is None else layout.along(axes[0])[1].size
+
+
+def columns_of_warpgroup(result: Attribute) -> int:
+    """Of a product."""
+    layout = layout_of(result)
+    axes = result_axes(layout)
+    assert axes is not None
+    rows, columns = axes
+    inner, beside = layout.along(rows)
+    return inner.extent(columns) if beside.axis else sizes_of(result)[columns]
 
 
 def has_exact_sums(kernel: Operation) -> bool:
@@ -271,15 +289,16 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
     if found is None:
         return "the result is not spread over warpgroups of 64 rows each, side by side along the rows"
     rows, columns = found
-    sizes, warps = sizes_of(result), layout_of(result).warps
+    sizes, across = sizes_of(result), columns_across(layout_of(result))
+    warps, width = layout_of(result).warps // across, columns_of_warpgroup(result)
     formats = str(format_of(lhs)), str(format_of(rhs))
     if (problem := _why_no_formats(*formats, str(format_of(result)))) is not None:
         return problem
     if sizes[rows] != 16 * warps or sizes[columns] != layout_of(result).extent(columns):
         return f"a result of {sizes[rows]} x {sizes[columns]} does not fill its fragments"
-    if sizes[columns] not in columns_of_products(formats[1]):
+    if width not in columns_of_products(formats[1]):
         of = "8, 16, 24, or a multiple of 16" if formats[1] in BYTES else "a multiple of 8"
-        return f"a product of {formats[1]} has 8 to {MOST_COLUMNS} columns, {of}, not {sizes[columns]}"
+        return f"a product of {formats[1]} has 8 to {MOST_COLUMNS} columns, {of}, not {width}"
     depth, step = sizes_of(rhs).get(axis, 0), depth_of(rhs)
     reach = -(-depth // step) * step
     if depth == 0 or (depth % step and not is_shared(lhs)):
@@ -295,13 +314,22 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
         order = row_order(result) if outer == columns else ()
         if is_boxed(type) and (extent := extents_of(type)[axes_of(type).index(axis)]) < reach:
             return f"a product sums over {reach} values along '{axis}', the boxes of an operand have {extent}"
+        if outer == columns and width < sizes[columns] and _is_cut(type, columns, width):
+            return f"a warpgroup would begin at column {width} of an operand, in the middle of its boxes"
         if is_boxed(type) and tuple(boxes_of(type).order) != order:
             return f"rows lie in the order {spelled(boxes_of(type).order)}, for columns in {spelled(order)}"
     if is_shared(lhs):
         return None
-    if layout_of(lhs) != row_operand(rows, axis, 1, reach // step, (Mode(rows, warps, 16),), step // 8):
+    along = (Mode("", across, 0), Mode(rows, warps, 16))
+    if layout_of(lhs) != row_operand(rows, axis, 1, reach // step, along, step // 8):
         return "the left operand in registers is spread otherwise than warpgroups take it"
     return None
+
+
+def _is_cut(operand: Attribute, columns: str, width: int) -> bool:
+    """Whether so many columns end in the middle of a box whose rows run along them."""
+    boxes = boxes_of(operand) if is_boxed(operand) else boxes_layout(operand.get_shape(), format_bytes(operand))
+    return axes_of(operand)[-1] == columns and (boxes is None or width % boxes.span.data != 0)
 
 
 def _why_no_formats(lhs: str, rhs: str, result: str) -> str | None:

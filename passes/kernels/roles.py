@@ -40,6 +40,10 @@ WHOLE_LIMIT = 256
 """The largest axis that a group holds whole; what products only sum over may be longer, where that pays
 (`kernels.wide`)."""
 
+SHARED = 2
+"""As many times as long the columns of products may be, which several warps then share, where that pays
+(`kernels.wide`)."""
+
 ROW_LIMIT = 524288
 """Elements that a group without products holds of a row, of all axes together: threads of several warps, and of the
 blocks of a cluster, share them in registers. Whether so many fit the machine is tried (`kernels.whole_or_streamed`)."""
@@ -112,7 +116,7 @@ def _roles_of(
         whole = {axis: sizes[axis] for axis in refused if axis != candidate}
         limit = _most_whole(part, whole_limit) if candidate is None else whole_limit
         problem = (
-            _too_large(_not_only_summed(part, whole) if wide else whole, limit, refused)
+            _too_large(_in_registers(part, whole, limit) if wide else whole, limit, refused)
             or _too_many(part, whole)
             or _too_often(part, candidate, repairs)
             or _two_columns(part, [*([] if candidate is None or wide else [candidate]), *whole], sizes)
@@ -295,10 +299,13 @@ def _largest_first(axes: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
     return sorted(axes, key=lambda axis: -sizes[axis])
 
 
-def _not_only_summed(part: Part, whole: dict[str, int]) -> dict[str, int]:
-    """Those of some axes that are more than the depth of products: it lies in tiles of shared memory alone, and how
-    much of that there is tells the choice of sizes."""
-    return {axis: size for axis, size in whole.items() if size == DYNAMIC or not _is_only_summed(part, axis)}
+def _in_registers(part: Part, whole: dict[str, int], limit: int) -> dict[str, int]:
+    """Those of some axes along which threads would hold more than they have room for. What is but the depth of products
+    lies in tiles of shared memory alone, and how much of that there is tells the choice of sizes; columns of products
+    are shared by several warps."""
+    held = {axis: size for axis, size in whole.items() if size == DYNAMIC or not _is_only_summed(part, axis)}
+    most = SHARED * limit
+    return {axis: size for axis, size in held.items() if not (_is_held(size, most) and _has_columns(part, axis))}
 
 
 def _is_only_summed(part: Part, axis: str) -> bool:
@@ -306,6 +313,13 @@ def _is_only_summed(part: Part, axis: str) -> bool:
     return not any(axis in axes_of(value.type) for value in part.leaving) and all(
         isinstance(op, ContractOp) and axis in op.over_axes for op in having
     )
+
+
+def _has_columns(part: Part, axis: str) -> bool:
+    """Whether products have columns along an axis, and nothing else reduces what has it."""
+    having = [op for op in part.reducing if any(axis in axes_of(operand.type) for operand in op.operands)]
+    only = all(isinstance(op, ContractOp) for op in having)
+    return only and any(axis in axes_of(op.result.type) and axis in axes_of(op.rhs.type) for op in having)
 
 
 def _most_whole(part: Part, whole_limit: int) -> int:

@@ -7,6 +7,7 @@ is reduced of each part is merged by a second kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import inf
 
 from xdsl.context import Context
@@ -38,10 +39,20 @@ def depth_held(plan: StreamPlan) -> str | None:
     return next((axis for axis, size in whole.items() if size > WHOLE_LIMIT), None)
 
 
-def short_length(
+@dataclass(frozen=True)
+class ShortParts:
+    """Parts of the streamed axis that groups hold whole."""
+
+    length: int
+    time: float
+    """That they take, in microseconds."""
+    why: str
+
+
+def short_parts(
     ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan
-) -> tuple[int, str] | None:
-    """The length of parts of the streamed axis that groups hold whole, if those take less time, and both times."""
+) -> ShortParts | None:
+    """Those that take less time than the axis fed in pieces, if there are any."""
     whole, timed = _time(ctx, module, function, kernel, None), list[tuple[float, int]]()
     # no tensor map describes a tile that is padded
     for length in lengths(plan.part.sizes[plan.axis], machine_of(module).capability >= TENSOR_MAPS):
@@ -50,7 +61,7 @@ def short_length(
     if time == inf or time > WORTH * whole:
         return None
     streamed = f"{whole:.3g} us" if whole < inf else "nothing fits"
-    return length, f"estimated {time:.3g} us, and {streamed} with all of '{depth_held(plan)}' held"
+    return ShortParts(length, time, f"estimated {time:.3g} us, and {streamed} with all of '{depth_held(plan)}' held")
 
 
 def lengths(size: int, whole_columns: bool) -> Iterator[int]:

@@ -31,7 +31,7 @@ from treadle.dialects.cuda.tiles import (
     padded_axes,
     rows_of,
 )
-from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
+from treadle.dialects.cuda.warpgroups import columns_of_warpgroup, result_axes, row_order, why_no_product
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.formats import PACKED
@@ -137,7 +137,7 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
         return Reason("consumers are whole warpgroups", fact)
     most = most_columns(groups)
     for op in kernel.walk():
-        if isinstance(op, cuda.ProductOp) and (columns := _columns(op)) > most:
+        if isinstance(op, cuda.ProductOp) and (columns := columns_of_warpgroup(op.result.type)) > most:
             law = "a product takes its accumulators from the registers that a thread starts with"
             return Reason(law, f"{columns} columns; {groups} warpgroups that compute have at most {most} each")
     return None
@@ -301,13 +301,6 @@ def _begins_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
 
 def _summed(copy: cuda.CopyOp) -> set[str]:
     return {product.axis for product in products_of(copy.tile)}
-
-
-def _columns(op: cuda.ProductOp) -> int:
-    """Of the result of a product that warpgroups can take."""
-    axes = result_axes(layout_of(op.result.type))
-    assert axes is not None
-    return sizes_of(op.result.type)[axes[1]]
 
 
 def _product_problem(op: cuda.ProductOp) -> Reason | None:

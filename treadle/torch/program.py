@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -40,6 +40,7 @@ from treadle.torch.symbols import (
     symbols_of,
 )
 from treadle.torch.tensors import Body, Tensor, Unsupported, told
+from treadle.torch.views import place
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -181,9 +182,30 @@ class Reading:
 
     @property
     def what(self) -> tuple[Any, ...]:
-        """What is the same of readings that are one argument, if they are along the same axes."""
-        dims = tuple(tuple(spelled(axis.size) for axis in leaves(dim)) for dim in self.tensor.dims)
-        return self.node, dims, self.size, self.how
+        """What is the same of readings that are one argument, if they are along the same axes: the elements, in the
+        order in which they lie."""
+        _, seen = self.seen
+        shape, strides = (tuple(map(spelled, numbers)) for numbers in (seen.shape, seen.strides))
+        return *place(self.node), self.format, shape, strides, self.size, self.how
+
+    @property
+    def given(self) -> View:
+        """How the tensor lies in memory."""
+        given = View.of(meta(self.node))
+        # positions that are checked lie one after another
+        return given if self.how is None else View(given.shape, _contiguous(given.shape))
+
+    @property
+    def seen(self) -> tuple[tuple[int, ...], View]:
+        """Its axes in the order of memory, the one with the smallest stride last, and it under these."""
+        shape, strides = _split(self.tensor.dims, self.given.strides)
+        order = _in_memory(strides)
+        return order, View(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
+
+    def axes(self, names: Mapping[Axis, str]) -> list[str]:
+        """The names of its axes, in the order of memory."""
+        order, _ = self.seen
+        return [names[self.tensor.axes[i]] for i in order]
 
 
 @dataclass
@@ -345,7 +367,7 @@ def translate(members: Sequence[Node], outputs: Sequence[Node], name: str) -> Pr
     first = _axes_known(members, outputs)
     names = _names(first)
     program = _translated(first, names, outputs, name)
-    readings = [(each.what, [names[axis] for axis in each.tensor.axes]) for each in first.reads]
+    readings = [(each.what, each.axes(names)) for each in first.reads]
     renamed = alike(program.module, readings, {name: axis.size for axis, name in names.items()})
     if not renamed:
         return program
@@ -436,26 +458,19 @@ def _arguments(first: Translation, graph: Graph, names: dict[Axis, str]) -> tupl
     known: dict[tuple[Any, ...], Array] = {}
     of_reads: list[Array] = []
     for reading in first.reads:
-        axes = [names[axis] for axis in reading.tensor.axes]
+        axes = reading.axes(names)
         key = (*reading.what, *axes)
         if key not in known:
-            made = _input(reading)
-            value = graph.argument(f"a{len(inputs)}", [axes[i] for i in made.order], reading.format)
-            known[key] = Array(graph, value)
-            inputs.append(made)
+            known[key] = Array(graph, graph.argument(f"a{len(inputs)}", axes, reading.format))
+            inputs.append(_input(reading))
         of_reads.append(known[key])
     return inputs, of_reads
 
 
 def _input(reading: Reading) -> Input:
     """How to look at the tensor: dimensions split into axes, the axis with the smallest stride last."""
-    node, dims = reading.node, reading.tensor.dims
-    given = View.of(meta(node))
-    if reading.how is not None:  # positions that are checked lie one after another
-        given = View(given.shape, _contiguous(given.shape))
-    shape, strides = _split(dims, given.strides)
-    order = _in_memory(strides)
-    seen = View(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
+    node, given, (order, seen) = reading.node, reading.given, reading.seen
+    shape, _ = _split(reading.tensor.dims, given.strides)
     if reading.how is not None:
         return Entries(node, given, meta(node).dtype, shape, order, seen, reading.size, reading.how)
     return Input(node, given, meta(node).dtype, shape, order, seen)

@@ -18,6 +18,7 @@ from xdsl.ir import Operation
 
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of
+from treadle.passes.kernels.roles import SHARED, WHOLE_LIMIT
 from treadle.torch.symbols import same
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -63,9 +64,11 @@ class _Roles:
         return not any(self._are_opposed(a, b) or self._are_opposed(b, a) for a, b in pairs)
 
     def _are_opposed(self, summed: str, kept: str) -> bool:
-        """Whether products sum over the one, and give the other: no kernel has one axis for both (attention whose keys
-        are its values)."""
-        return summed in self.summed and kept in self.kept - self.summed
+        """Whether products sum over the one, and give the other, and no group could hold it (attention whose keys are
+        its values)."""
+        size = self.sizes[kept]
+        held = isinstance(size, int) and size <= SHARED * WHOLE_LIMIT
+        return summed in self.summed and kept in self.kept - self.summed and not held
 
     def unite(self, renamed: Mapping[str, str]) -> None:
         for axes in (*self.together, self.summed, self.kept):

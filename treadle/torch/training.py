@@ -35,6 +35,7 @@ from treadle.torch.outputs import members_read
 from treadle.torch.pieces import AGAIN
 from treadle.torch.program import is_free
 from treadle.torch.registry import aten
+from treadle.torch.views import owner
 
 EQUALITY = {aten.eq.Tensor, aten.ne.Tensor}
 
@@ -207,8 +208,8 @@ def _size(node: Any) -> int:
 
 def _saved(forward: GraphModule, results: int) -> int:
     outputs = arg_tree_leaves(*forward.graph.output_node().args)
-    there = {_owner(each) for each in outputs[:results] if isinstance(each, Node)}
-    saved = {_owner(each) for each in outputs[results:] if isinstance(each, Node)}
+    there = {owner(each) for each in outputs[:results] if isinstance(each, Node)}
+    saved = {owner(each) for each in outputs[results:] if isinstance(each, Node)}
     values = [each.meta.get("val") for each in saved - there if each.op != "placeholder"]
     return sum(_bytes(each) for each in values if isinstance(each, torch.Tensor))
 
@@ -216,17 +217,6 @@ def _saved(forward: GraphModule, results: int) -> int:
 def _bytes(tensor: torch.Tensor) -> int:
     """At the sizes that came first, where they are symbols."""
     return prod(_hint(each) for each in tensor.shape) * tensor.element_size()
-
-
-def _owner(node: Node) -> Node:
-    """Whose memory it is."""
-    while node.all_input_nodes and node.op == "call_function" and _is_view(node):
-        node = node.all_input_nodes[0]
-    return node
-
-
-def _is_view(node: Node) -> bool:
-    return bool(getattr(node.target, "is_view", False))
 
 
 __all__ = ["Partition"]

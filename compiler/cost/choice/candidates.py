@@ -200,14 +200,26 @@ def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
     if sketch.steps_singly:
         steps = np.ones(1, int)
     columns = np.array(_multiples(sketch, LEAST_COLUMNS, MOST_COLUMNS, column, sizes, fixed))
-    splits = np.arange(1, (MOST_WARPS if sketch.roles.splits_columns else 1) + 1)
+    across = _across(sketch, sizes)
+    splits = np.arange(1, (MOST_WARPS if sketch.roles.splits_columns or across is not None else 1) + 1)
     rows, along = np.array(_rows(sketch, sizes, fixed)).T
     i, j, k, step = (each.ravel() for each in np.indices((len(rows), len(columns), len(splits), len(steps))))
-    fits = (along[i] * splits[k] <= MOST_WARPS) & ((splits[k] == 1) | (columns[j] % (LEAST_COLUMNS * splits[k]) == 0))
+    shared = columns[j] if across is None else np.full(len(j), sizes[across])
+    granule = LEAST_COLUMNS if across is None else lcm(LEAST_COLUMNS, _line(sketch, across))
+    fits = (along[i] * splits[k] <= MOST_WARPS) & ((splits[k] == 1) | (shared % (granule * splits[k]) == 0))
     i, j, k, step = i[fits], j[fits], k[fits], step[fits]
     cut = {row: rows[i], column: columns[j], stream: steps[step]}
-    warps = {} if row is None else {row: along[i]} if column is None else {row: along[i], column: splits[k]}
+    beside = column if across is None else across
+    warps = {} if row is None else {row: along[i]} if beside is None else {row: along[i], beside: splits[k]}
     return {axis: many for axis, many in cut.items() if axis is not None}, warps, np.ones_like(i)
+
+
+def _across(sketch: Sketch, sizes: Mapping[str, int]) -> str | None:
+    """The axis across whose columns warps lie though a group holds it whole: of a product with more columns than a warp
+    has room for. What lacks the axis all those warps do again."""
+    wide = {axis for each in sketch.products for axis in each.result if axis in sketch.whole}
+    wide = {axis for axis in wide if sizes[axis] > MOST_COLUMNS}
+    return wide.pop() if len(wide) == 1 and sketch.roles.column is None else None
 
 
 def _rows(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[tuple[int, int]]:

@@ -199,6 +199,8 @@ class Tile:
     """The stream whose steps alone hold it, by number: streams run one after another. None if it stays."""
     of_lane: Amount | None = None
     """Elements that a lane has, where that is no even share of them."""
+    repeats: Amount = 1
+    """How many warps hold the same part of it."""
 
     @property
     def elements(self) -> Amount:
@@ -262,6 +264,8 @@ class Plan:
     several, tiles can come in turn (`passes/loops/in_place.py`)."""
     limited_twice: bool = False
     """Whether conditions on positions limit a stream at both ends."""
+    across: str | None = None
+    """The axis along which warps lie across those of the rows (`roles.axis_across`)."""
     resident: Amount | None = None
     """Blocks that share an SM, since their producers give registers to the consumers (`levels/residents.py`); None
     where that is not decided yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
@@ -106,6 +106,19 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None
     column = columns[-1] if columns else None
     single = frozenset(group_axes) - {row, column}
     return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products), single)
+
+
+def axis_across(
+    along: Iterable[str], row: str | None, results: Collection[Sequence[str]], group: Container[str]
+) -> str | None:
+    """The axis, of those along which several warps lie, that lies across the rows of products: some have columns along
+    it, which these warps share, and what lacks it all of them do again. None where there is none, or where groups cut
+    it and all products have columns along it."""
+    for axis in along:
+        made = [axis in result for result in results]
+        if axis != row and row is not None and any(made) and not (all(made) and axis in group):
+            return axis
+    return None
 
 
 def steps_over_batches(products: Sequence[ContractOp], group_axes: Collection[str], stream: str | None) -> bool:

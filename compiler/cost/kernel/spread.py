@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -30,6 +30,8 @@ class Spread:
     """How many elements of a row a lane takes of what lies in rows over the lanes."""
     results: tuple[tuple[str, ...], ...] = ()
     """The axes of the results of products: what lies in none of them lies in rows."""
+    across: str | None = None
+    """The axis along which warps lie across those of the rows (`roles.axis_across`)."""
 
     def turns_of(self, over: Iterable[str]) -> Amount:
         """Turns of the loop in which a contraction over these axes walks its operands; 1 if there is none."""
@@ -42,6 +44,10 @@ class Spread:
     def sharing(self, over: Iterable[str]) -> Amount:
         """How many warps share what is reduced along some axes, where there are no products."""
         return 1 if self.has_products else prod(self.warps.get(axis, 1) for axis in over)
+
+    def repeats(self, axes: Container[str]) -> Amount:
+        """How many warps have the same part of an array, or do the same."""
+        return 1 if self.across is None or self.across in axes else self.warps.get(self.across, 1)
 
     def of_lane(self, axes: tuple[str, ...]) -> Amount:
         """Elements that one lane has of an array with these axes."""

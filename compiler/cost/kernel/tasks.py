@@ -112,7 +112,7 @@ class Holding:
         shape = tuple(padded[axis] for axis in self.axes)
         if self.reduced is not None:
             shape = (*shape, spread.sharing(self.reduced))
-        return Tile(self.role, shape, self.width, self.stream, self._of_lane(spread))
+        return Tile(self.role, shape, self.width, self.stream, self._of_lane(spread), spread.repeats(self.axes))
 
     def _of_lane(self, spread: Spread) -> Amount | None:
         if self.in_rows_of is None:

@@ -3,7 +3,7 @@ sm_90 on: as `passes/warp_specialization.py` decides it from the lowered kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -16,7 +16,7 @@ from treadle.compiler.cost.kernel.work import multiply_format
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.roles import MOST_REGISTERS, register_cap
-from treadle.dialects.cuda.warpgroups import columns_of_products
+from treadle.dialects.cuda.warpgroups import MOST_COLUMNS, columns_of_products
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
@@ -61,11 +61,19 @@ def keeps_a_rest(products: Iterable[tuple[ContractOp, str]]) -> bool:
 
 
 def _has_columns(kernel: KernelOp, op: ContractOp, row: str) -> bool:
-    """Whether products have the columns that a group holds whole; pieces of others are multiples of 16."""
+    """Whether products have the columns that a group holds whole; pieces of others are multiples of 16. More than one
+    has several warpgroups share."""
     whole = {} if kernel.schedule is None else kernel.schedule.whole.as_dict()
     known = columns_of_products(str(format_of(op.rhs.type)))
     columns = {axis: size for axis, size in sizes_of(op.result.type).items() if axis != row and axis in whole}
-    return all(size in known for size in columns.values() if size > 1)
+    return all(size in known or _is_shared(size, known) for size in columns.values() if size > 1)
+
+
+def _is_shared(size: int, known: Container[int]) -> bool:
+    """Whether several warpgroups can share so many columns, more than one can have."""
+    return size > MOST_COLUMNS and any(
+        size % groups == 0 and size // groups in known for groups in range(2, MOST_GROUPS + 1)
+    )
 
 
 def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
@@ -98,11 +106,13 @@ def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:
         return False
     warps = plan.warps.get(plan.row, 1)
     (rows,) = (pieces.size for pieces in plan.groups if pieces.axis == plan.row)
-    whole = (warps % WARPGROUP == 0) & (warps <= MOST_GROUPS * WARPGROUP)
-    accumulators = (tile.elements for tile in plan.tiles if tile.role in ("carried", "passing") and tile.width == 4)
-    columns = most(0, *accumulators) / rows
-    few = sum((warps == WARPGROUP * groups) * (columns <= most_columns(groups)) for groups in REGISTERS) > 0
-    return whole & (plan.warp_count == warps) & (rows == ROWS * warps) & few
+    whole = (warps % WARPGROUP == 0) & (plan.warp_count <= MOST_GROUPS * WARPGROUP)
+    sums = (tile for tile in plan.tiles if tile.role in ("carried", "passing") and tile.width == 4)
+    across = 1 if plan.across is None else plan.warps[plan.across]
+    columns = most(0, *(tile.elements * tile.repeats for tile in sums)) / (rows * across)
+    few = sum((plan.warp_count == WARPGROUP * groups) * (columns <= most_columns(groups)) for groups in REGISTERS) > 0
+    few = few & (columns <= MOST_COLUMNS)
+    return whole & (plan.warp_count == warps * across) & (rows == ROWS * warps) & few
 
 
 def computes_in_order(plan: Plan, machine: Machine) -> bool:
@@ -129,7 +139,7 @@ def takes_powers_first(plan: Plan, machine: Machine, shared_bytes: Amount) -> Am
     again: Amount = 0
     for tile in plan.tiles:
         if tile.role in ("carried", "kept", "passing"):
-            words = tile.elements * tile.width / (4 * WARP * plan.warp_count)
+            words = tile.elements * tile.width * tile.repeats / (4 * WARP * plan.warp_count)
             before = before + words
             again = again + (words if tile.role == "passing" and tile.width < 4 else 0)
     held = before + again

@@ -374,7 +374,7 @@ def _words(tile: Tile, plan: Plan) -> Amount:
     """Registers that a lane needs for its part of a tile."""
     if tile.of_lane is not None:
         return ceil_div(tile.of_lane * tile.width, 4)
-    words = ceil_div(tile.elements * tile.width, 4)
+    words = ceil_div(tile.elements * tile.width * tile.repeats, 4)
     if tile.role == "column":
         return ceil_div(words, FRAGMENT_LANES)
     if tile.role == "partial":

@@ -38,6 +38,7 @@ from treadle.compiler.cost.kernel.plan import LEAVING, LEAVING_WIDTHS, Issue, Pi
 from treadle.compiler.cost.kernel.roles import (
     ProductAxes,
     alignment_of,
+    axis_across,
     contractions_of,
     lies_along_columns,
     lies_in_rows,
@@ -131,6 +132,7 @@ class Walk:
             self.exchanged,
             min(filter(None, self.phases), default=1),
             any(is_stream_limited_twice(op) for op in self.kernel.walk() if isinstance(op, StreamOp)),
+            self.across,
         )
 
     @property
@@ -398,7 +400,8 @@ class Walk:
         found += [("capped", axes) for axes in capped(op)]
         for role, axes in found:
             if stream in axes and self.row in axes:
-                self.tiles.append(Tile(role, tuple(sizes[axis] for axis in axes), 4, self.stream_number))
+                shape, repeats = tuple(sizes[axis] for axis in axes), self.repeats(axes)
+                self.tiles.append(Tile(role, shape, 4, self.stream_number, repeats=repeats))
 
     def product(self, op: ContractOp, spread: Spread) -> None:
         product = product_of(op, self.left(op), self.kernel.schedule)
@@ -449,7 +452,8 @@ class Walk:
         shape = tuple(sizes[axis] for axis in axes_of(value.type))
         stream = None if role in LASTING else self.stream_number
         of_lane = None if along is None else self.in_rows(value, along)
-        self.tiles.append(Tile(role, shape, width or width_of(value.type), stream, of_lane))
+        repeats = self.repeats(axes_of(value.type))
+        self.tiles.append(Tile(role, shape, width or width_of(value.type), stream, of_lane, repeats))
 
     def in_rows(self, value: SSAValue, along: SSAValue) -> Amount | None:
         axes, kept = axes_of(along.type), axes_of(value.type)
@@ -495,7 +499,18 @@ class Walk:
         schedule = self.kernel.schedule
         rereads = schedule is not None and schedule.left.data == "shared"
         subloops = {} if schedule is None else schedule.subloop.as_dict()
-        return Spread(sizes, self.warps, self.row, self.has_products, rereads, subloops, self.vector, self.results)
+        return Spread(
+            sizes, self.warps, self.row, self.has_products, rereads, subloops, self.vector, self.results, self.across
+        )
+
+    @cached_property
+    def across(self) -> str | None:
+        group = [pieces.axis for pieces in self.groups]
+        return axis_across(self.warps, self.row, [axes_of(op.result.type) for op in self.products], group)
+
+    def repeats(self, axes: Iterable[str]) -> int:
+        """How many warps hold the same part of an array with these axes."""
+        return 1 if self.across is None or self.across in axes else self.warps[self.across]
 
     @cached_property
     def results(self) -> tuple[tuple[str, ...], ...]:

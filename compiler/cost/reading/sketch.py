@@ -26,6 +26,7 @@ from treadle.compiler.cost.kernel.plan import Issue, Pieces, Plan, Tile, Transfe
 from treadle.compiler.cost.kernel.roles import (
     ProductAxes,
     alignment_of,
+    axis_across,
     reach_of,
     results_of,
     vector_in_rows,
@@ -168,8 +169,9 @@ class Sketch:
         streams = all_streams[:1]
         found = self._finding(tiles)
         searches = tuple(Pieces(pieces.axis, pieces.size) for pieces in streams * found.searches)
+        across = axis_across(warps, self.roles.row, self.results, self.group)
         spread = Spread(
-            padded, warps, self.roles.row, self.has_products, rereads, self.subloops, self.vector, self.results
+            padded, warps, self.roles.row, self.has_products, rereads, self.subloops, self.vector, self.results, across
         )
         return Plan(
             self.name,
@@ -201,6 +203,7 @@ class Sketch:
             self._exchanged(padded, warps, {pieces.axis for pieces in shared}),
             self.phases,
             self.limited_twice,
+            across,
         )
 
     def _is_spared(self, crossing: Crossing, tiles: Mapping[str, Amount], visits: Sequence[Visits]) -> bool:
