@@ -186,9 +186,11 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
     if short is not None and (timed is None or short.time < timed.least):
         decide(kernel, length=short.length)
         why = f"short enough to be held whole: {short.why}"
-        return _split(function, kernel, plan, _in_parts_of(short.length, plan), why)
+        _split(function, kernel, plan, _in_parts_of(short.length, plan), why)
+        return
     if timed is None:
-        return decide(kernel, parts=WHOLE)
+        decide(kernel, parts=WHOLE)
+        return
     alone, name = timed.alone, kernel.kernel_name.data
     least = f"two kernels take at least {_us(_least(module))}, one {_us(alone.stated)}"
     told = timed.told(_larger(function, plan)) if timed.found else least

@@ -67,8 +67,8 @@ def test_axes_that_meet_are_apart(name: str) -> None:
     assert error < 1e-4
 
 
-def test_keys_that_are_values_have_an_axis_of_their_own() -> None:
-    """Attention sums over the depth of keys, and gives that of values: one kernel, if these are two."""
+def test_keys_that_are_values_are_one_argument() -> None:
+    """Attention sums over the depth of keys, and gives that of values: one axis, which a group holds whole."""
     report = treadle.torch.explain(
         lambda x: F.scaled_dot_product_attention(x, x, x),
         (torch.randn(2, 4, 256, 64, dtype=torch.bfloat16),),
@@ -76,7 +76,34 @@ def test_keys_that_are_values_have_an_axis_of_their_own() -> None:
     )
     (part,) = report.taken
     assert part.kernel.estimate.kernels == 1
-    assert _arguments(part.kernel.diagram) == 3
+    assert _arguments(part.kernel.diagram) == 2
+
+
+def attend(queries: Tensor, positions: Tensor, keys: Tensor, of_keys: Tensor) -> Tensor:
+    """Latent attention, as DeepSeek's reference has it."""
+    scores = torch.einsum("bshc,btc->bsht", queries, keys) + torch.einsum("bshr,btr->bsht", positions, of_keys)
+    shares = (scores * 0.07).softmax(-1, dtype=torch.float32).type_as(queries)
+    return torch.einsum("bsht,btc->bshc", shares, keys)
+
+
+def test_views_of_one_tensor_are_one_argument() -> None:
+    """The products see the keys as views that lie otherwise."""
+    torch.manual_seed(0)
+    arrays = [torch.randn(shape) for shape in ((2, 1, 20, 64), (2, 1, 20, 16), (2, 70, 64), (2, 70, 16))]
+    options = {"machine": "h100", "cpu_work": 1e12}
+    (part,) = treadle.torch.explain(attend, tuple(each.to(torch.bfloat16) for each in arrays), options=options).taken
+    assert _arguments(part.kernel.diagram) == 4
+    compiled = torch.compile(attend, backend="treadle", options=options)
+    got = compiled(*(each.to(torch.bfloat16) for each in arrays))
+    assert (got - attend(*(each.double() for each in arrays))).abs().max() < 3e-2
+
+
+def test_parts_of_one_tensor_are_apart() -> None:
+    """They lie in the same memory, at other places of it."""
+    torch.manual_seed(0)
+    x = torch.randn(33, 2, 48)
+    compiled = torch.compile(lambda x: x[:, 0] - x[:, 1], backend="treadle", options={"machine": "h100"})
+    assert torch.equal(compiled(x), x[:, 0] - x[:, 1])
 
 
 def test_two_products_of_one_layer_read_it_once() -> None:

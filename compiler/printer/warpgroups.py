@@ -364,17 +364,9 @@ class WarpgroupPrinter:
     def _operands(self, op: cuda.ProductOfWarpgroupsOp) -> tuple[_Operand | None, _Operand]:
         """The descriptors of both, or of the right one, where the left one is in registers."""
         rows, columns = _axes(op)
-        layout = layout_of(op.result.type)
-        inner, beside = layout.along(rows)
-        across, groups = beside.size, inner.warps * LANES // WARPGROUP
-        own = "warpgroup" if across == 1 else f"warpgroup % {groups}"
-        left = (
-            self._operand(op, op.lhs, rows, "a", own if groups > 1 or across == 1 else "", ROWS)
-            if is_shared(op.lhs.type)
-            else None
-        )
-        own = "" if not beside.axis else "warpgroup" if groups == 1 else f"warpgroup / {groups}"
-        right = self._operand(op, op.rhs, columns, "b", own, beside.stride)
+        of_rows, of_columns = _parts(op, rows)
+        left = self._operand(op, op.lhs, rows, "a", of_rows) if is_shared(op.lhs.type) else None
+        right = self._operand(op, op.rhs, columns, "b", of_columns)
         if left is None:  # whose registers are made before the fence: ptxas would fence each step again (C7519)
             self.writer.text.line(f"{self.writer.call('keep')}({self.writer.values[op.lhs]});")
         return left, right
@@ -401,10 +393,9 @@ class WarpgroupPrinter:
         writer.text.line(f"{writer.call('keep')}({name});")
 
     def _operand(
-        self, op: cuda.ProductOfWarpgroupsOp, tile: SSAValue, outer: str, name: str, own: str, part: int
+        self, op: cuda.ProductOfWarpgroupsOp, tile: SSAValue, outer: str, name: str, part: _Part | None
     ) -> _Operand:
-        """Declare the descriptor of an operand's tile; of the part with number `own` along the outer axis, `part`
-        elements long, unless all warpgroups take it whole."""
+        """Declare the descriptor of an operand's tile, or of a warpgroup's part of it along the outer axis."""
         writer = self.writer
         boxes, element = boxes_of(tile.type), format_bytes(tile.type)
         row_bytes = boxes.span.data * element
@@ -412,32 +403,29 @@ class WarpgroupPrinter:
         transposed = axes_of(tile.type)[boxes.row_axis] == outer
         turn = f"k{depth_of(tile.type)}"
         if transposed:
-            leading = box_bytes
-            offset = part * element * box_bytes // row_bytes
+            leading, outwards = box_bytes, box_bytes // boxes.span.data
             further = scaled(turn, depth_of(tile.type) * row_bytes)
         else:
-            leading, offset = 0, part * row_bytes
+            leading, outwards = 0, row_bytes
             inside = row_bytes // DEPTH_BYTES  # steps along the depth within a box
             further = scaled(turn, DEPTH_BYTES)
             if boxes.count > 1:
                 step = "" if inside == 1 else f" % {inside}"
-                part = "" if inside == 1 else f"{turn}{step} * {DEPTH_BYTES}"
-                further = add([scaled(turn if inside == 1 else f"{turn} / {inside}", box_bytes), part])
-        start = self._start(tile, leading, (own, offset) if own else None)
+                within = "" if inside == 1 else f"{turn}{step} * {DEPTH_BYTES}"
+                further = add([scaled(turn if inside == 1 else f"{turn} / {inside}", box_bytes), within])
+        start = self._start(tile, leading, "0" if part is None else part.begin(outwards))
         build = f"{writer.call('matrix_descriptor')}<{row_bytes}>({start}{self._in_turn(tile, op)}, {8 * row_bytes})"
         writer.call("further")
         writer.text.line(f"const uint64_t {name} = {build};")
         return _Operand(name, further, transposed, row_bytes)
 
-    def _start(self, tile: SSAValue, leading: int, part: tuple[str, int] | None) -> str:
-        """Where a tile lies, as descriptors say it, and this warpgroup's part of it, by its number and the bytes of a
-        part. That of the first stage is made before all loops, for nvcc would make it anew in each turn; so a turn adds
-        its stage."""
+    def _start(self, tile: SSAValue, leading: int, own: str) -> str:
+        """Where a tile lies, as descriptors say it, and how far behind that a warpgroup's own part of it does. That of
+        the first stage is made before all loops, for nvcc would make it anew in each turn; so a turn adds its stage."""
         writer, stage = self.writer, "0"
         first = tile
         if isinstance(tile.owner, cuda.StageOp):
             first, stage = tile.owner.tile, self._stage(tile.owner)
-        own = "0" if part is None else scaled(part[0], part[1] // DESCRIBED)
         text = add([f"{writer.call('matrix_start')}({writer.values[first]}, {leading})", own])
         with writer.names.scope():
             return add([writer.constant(f"{writer.values[first]}_start", text), stage])
@@ -477,6 +465,30 @@ def _axes(op: cuda.ProductOfWarpgroupsOp) -> tuple[str, str]:
     axes = result_axes(layout_of(op.result.type))
     assert axes is not None
     return axes
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A warpgroup's own part of an operand, along the axis that is not summed: its number, and the elements of one."""
+
+    number: str
+    size: int
+
+    def begin(self, stride: int) -> str:
+        """Where it begins, as descriptors say it, with elements so many bytes apart."""
+        return scaled(self.number, self.size * stride // DESCRIBED)
+
+
+def _parts(op: cuda.ProductOfWarpgroupsOp, rows: str) -> tuple[_Part | None, _Part | None]:
+    """The rows of a left operand that a warpgroup multiplies, and the columns of a right one; None where it takes
+    all."""
+    inner, across = layout_of(op.result.type).along(rows)
+    groups = inner.warps * LANES // WARPGROUP
+    if across.size == 1:
+        return _Part("warpgroup", ROWS), None
+    one = groups == 1
+    columns = _Part("warpgroup" if one else f"warpgroup / {groups}", across.stride) if across.axis else None
+    return None if one else _Part(f"warpgroup % {groups}", ROWS), columns
 
 
 def _by_columns(op: cuda.ProductOfWarpgroupsOp, name: str, type: str) -> str:

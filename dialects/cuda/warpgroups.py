@@ -328,7 +328,11 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
 
 def _is_cut(operand: Attribute, columns: str, width: int) -> bool:
     """Whether so many columns end in the middle of a box whose rows run along them."""
-    boxes = boxes_of(operand) if is_boxed(operand) else boxes_layout(operand.get_shape(), format_bytes(operand))
+    boxes = (
+        boxes_of(operand)
+        if is_boxed(operand)
+        else boxes_layout(tuple(sizes_of(operand).values()), format_bytes(operand))
+    )
     return axes_of(operand)[-1] == columns and (boxes is None or width % boxes.span.data != 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import TypeAlias
 
 from xdsl.dialects import func
@@ -28,7 +29,7 @@ from treadle.passes.kernels.roles import Refusal, Roles, must_hold_rows, roles_o
 from treadle.passes.kernels.select_again import select_again
 from treadle.passes.kernels.spread import made_for_each, spread_axes
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
-from treadle.passes.kernels.wide import judged, wide_pairs
+from treadle.passes.kernels.wide import judged, wide_chains
 from treadle.passes.streams.stages import Repairs
 
 PASS = "fusion"
@@ -231,28 +232,33 @@ class Clusters:
     def _join_wide(self) -> None:
         """Clusters become one whose groups hold more, or repeat products, where that takes less time."""
         tried = set[frozenset[Operation]]()
-        while self.clock is not None and (pair := self._wide_pair(tried)) is not None:
-            first, second = pair
-            tried.add(first | second)
-            self._try_wide(self.clock, first, second)
+        while self.clock is not None and (chain := self._wide_chain(tried)) is not None:
+            tried.add(frozenset[Operation]().union(*chain))
+            self._try_wide(self.clock, chain)
 
-    def _wide_pair(self, tried: Collection[frozenset[Operation]]) -> tuple[frozenset[Operation], ...] | None:
+    def _wide_chain(self, tried: Collection[frozenset[Operation]]) -> tuple[frozenset[Operation], ...] | None:
         clusters = dict.fromkeys(self.members[op] for op in self.ops if op in self.members)
-        pairs = (pair for pair in wide_pairs(clusters, self.limit) if pair[0] | pair[1] not in tried)
-        return next((pair for pair in pairs if self._why_not(pair[0] | pair[1], wide=True) is None), None)
+        for chain in wide_chains(clusters, self.limit):
+            whole = frozenset[Operation]().union(*chain)
+            if whole not in tried and self._why_not(whole, wide=True) is None:
+                return chain
+        return None
 
-    def _try_wide(self, clock: Clock, first: frozenset[Operation], second: frozenset[Operation]) -> None:
-        found = judged(clock, first, second)
+    def _try_wide(self, clock: Clock, chain: Sequence[frozenset[Operation]]) -> None:
+        found, whole = judged(clock, chain), frozenset[Operation]().union(*chain)
         if found is None:
             return
-        unfit = self.unfit(first | second) if found.joins else None
+        *others, last = chain
+        unfit = self.unfit(whole) if found.joins else None
+        first = frozenset[Operation]().union(*others)
         if found.joins and unfit is None:
-            note(self.function, PASS, f"{_names(second)} with {_names(first)}", "cost model", found.reason)
-            self._join(first | second)
-            self.apart = [each for each in self.apart if not each.is_between(first, second)]
+            note(self.function, PASS, f"{_names(last)} with {_names(first)}", "cost model", found.reason)
+            self._join(whole)
+            pairs = list(combinations(chain, 2))
+            self.apart = [each for each in self.apart if not any(each.is_between(*pair) for pair in pairs)]
             return
         refusal = ("cost model", found.reason) if unfit is None else ("no memory for one kernel", unfit)
-        self._keep_apart(second, first, f"{_names(second)} from {_names(first)}", *refusal)
+        self._keep_apart(last, first, f"{_names(last)} from {_names(first)}", *refusal)
 
     def _keep_apart(
         self, ops: Iterable[Operation], others: Iterable[Operation], subject: str, law: str, reason: str

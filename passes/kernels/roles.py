@@ -318,8 +318,8 @@ def _is_only_summed(part: Part, axis: str) -> bool:
 def _has_columns(part: Part, axis: str) -> bool:
     """Whether products have columns along an axis, and nothing else reduces what has it."""
     having = [op for op in part.reducing if any(axis in axes_of(operand.type) for operand in op.operands)]
-    only = all(isinstance(op, ContractOp) for op in having)
-    return only and any(axis in axes_of(op.result.type) and axis in axes_of(op.rhs.type) for op in having)
+    products = [op for op in having if isinstance(op, ContractOp)]
+    return len(products) == len(having) and any(axis in axes_of(op.result.type) for op in products)
 
 
 def _most_whole(part: Part, whole_limit: int) -> int:
