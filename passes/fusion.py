@@ -89,8 +89,9 @@ class FusionPass(ModulePass):
 
     Three rules go beyond that:
 
-    - Two sets that need *wide roles* (the depth of a product held whole however long it is, or a product repeated by
-      the groups of an axis that none can hold) become one where the cost model finds that no slower (`kernels.wide`).
+    - Two or three sets that need *wide roles* (the depth of a product held whole however long it is, columns that
+      several warps share, or a product repeated by the groups of an axis that none can hold) become one where the cost
+      model finds that no slower (`kernels.wide`).
     - Sets that have nothing in common but an array that they read become one if they hold no products, every axis has
       the same role in each and in all, and they fit the machine: the array is read once.
     - What could be one kernel, but would repeat work or lack registers, is cut where the cost model finds that its

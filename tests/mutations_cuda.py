@@ -520,6 +520,22 @@ MUTATIONS: dict[str, Mutation] = {
         "bits = f\"{writer.call('bits_before')}<{word}, {digits}>\"",
         "bits = f\"{writer.call('bits_before')}<0, {digits}>\"",
     ),
+    # Warpgroups that share columns.
+    "across: all warpgroups take the first columns": (
+        "compiler/printer/warpgroups",
+        'return None if one else _Part(f"warpgroup % {groups}", ROWS), columns',
+        'return None if one else _Part(f"warpgroup % {groups}", ROWS), None',
+    ),
+    "across: rows are those of another warpgroup": (
+        "compiler/printer/warpgroups",
+        'return None if one else _Part(f"warpgroup % {groups}", ROWS), columns',
+        'return _Part("warpgroup", ROWS), columns',
+    ),
+    "across: columns are written where the first ones lie": (
+        "compiler/printer/tensor_stores",
+        "own = warp_place(layout, axes[1])",
+        'own = "0"',
+    ),
     # Widths.
     "coalescing: wider than what is side by side": (
         "passes/staging/widths",

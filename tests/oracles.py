@@ -113,6 +113,11 @@ def attention_sink(q: Tensor, k: Tensor, v: Tensor, sink: Tensor) -> tuple[Tenso
     return (torch.softmax(torch.cat([scores, column], -1), -1)[..., :-1] @ v,)
 
 
+def attention_latent(q: Tensor, u: Tensor, c: Tensor, r: Tensor) -> tuple[Tensor, ...]:
+    scores = (q @ c.mT + u @ r.mT) / 192**0.5  # what positions and the keys before they are compressed have
+    return (torch.softmax(scores, -1) @ c,)
+
+
 def attention_soft_cap(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     return (torch.softmax(30 * torch.tanh(scores / 30), -1) @ v,)
@@ -272,6 +277,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_gqa": attention_gqa,
     "attention_int8_cache": attention_int8_cache,
     "attention_lengths": attention_lengths,
+    "attention_latent": attention_latent,
     "attention_lse": attention_lse,
     "attention_mixed": attention,
     "attention_mqa": attention_mqa,

@@ -15,7 +15,7 @@ import treadle.language as tl
 from roads import Road, compiled
 from treadle.compiler.machines import load_machine
 from treadle.dialects.cuda.layout import Mode, accumulator, accumulator_axes, row_operand
-from treadle.dialects.cuda.warpgroups import columns_across, result_axes
+from treadle.dialects.cuda.warpgroups import result_axes, warpgroups_across
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
 
@@ -102,6 +102,25 @@ def test_what_lacks_the_columns_is_saved_once() -> None:
     found.check({"x": 200, "q": 150})
 
 
+def residual(Q: tl.Array, C: tl.Array) -> tl.Array:
+    shares = tl.softmax(tl.contract(Q, C, over="c") * 0.05, over="x")
+    return tl.contract(shares.to("f16"), C, over="x") + Q
+
+
+@needs_compiler
+def test_an_operand_that_is_read_again_meets_the_columns_of_its_warps() -> None:
+    """What is added lies in a tile in rows, which warps read as their part of the sums."""
+    sizes = {"b": 2, "h": 1024, "x": 64, "c": 512}
+    traced = treadle.kernel("b h c, b x c -> b h c", machine="a100")(residual).trace(["f16"] * 2, sizes, fixed=("c",))
+    found = kernel(str(traced), "a100", "fusion{whole-limit=512}")
+    assert re.fullmatch(r"h = \d+, c = \d+", warps(found)[0])
+    rng = np.random.default_rng(3)
+    (verdict,) = found.verify(
+        *(rng.standard_normal((1, n, 512)).astype(np.float16) for n in (70, 64)), backend="emulator"
+    )
+    assert verdict.ok, verdict
+
+
 @needs_nvcc
 @pytest.mark.parametrize("sizes", [MANY, LONG])
 def test_nothing_spills_and_products_overlap(sizes: str) -> None:
@@ -120,7 +139,7 @@ def test_layouts_across_are_those_of_the_rows() -> None:
         assert layout.along("q")[0] == alone
         assert accumulator_axes(layout) == result_axes(layout) == ("q", "e")
         assert (layout.extent("q"), layout.extent("e")) == (64, extent)
-        assert columns_across(layout) == 2
+        assert warpgroups_across(layout) == 2
     assert shared.slice(["q"]) == repeated.slice(["q"])
     assert result_axes(alone.across(Mode("e", 2, 128))) is None  # columns that two would have
     operand = row_operand("q", "x", 1, 4, (Mode("", 2, 0), Mode("q", 4, 16)))

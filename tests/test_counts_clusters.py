@@ -39,6 +39,7 @@ ALONG: dict[str, tuple[str, ...]] = {
     "attention_bias": ("b", "q"),
     "attention_f8": ("q",),
     "attention_gqa": ("g", "q"),
+    "attention_latent": ("h",),
     "attention_lengths": ("q",),
     "attention_lse": ("q",),
     "attention_mixed": ("q",),

@@ -74,6 +74,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "attention_alibi": alibi,
     "attention_gqa": gqa,
     "attention_bias": lambda q, k, v, bias: attention(q, k, v, bias=bias),
+    "attention_latent": lambda q, u, c, r: torch.softmax((q @ c.mT + u @ r.mT) * 0.0721687836, -1) @ c,
     "attention_lse": lambda q, k, v: (attention(q, k, v), torch.logsumexp(q @ k.mT * 0.125, -1)),
     "layer_norm": lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b, eps=1e-5),
     "rms_norm": lambda x, g: F.rms_norm(x, x.shape[-1:], g, eps=1e-5),

@@ -125,3 +125,19 @@ def test_sizes_that_are_symbols() -> None:
     for rows in (3, 8, 17):
         x = torch.randn(rows, 128)
         assert torch.allclose(norm(x), ONE_ROLE["rms_norm"](x), atol=1e-5)
+
+
+LOOKUPS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "turned": lambda i, x: F.embedding(i, x) + 2 * F.embedding(i.T, x),
+    "every other": lambda i, x: F.embedding(i[:8], x) + 2 * F.embedding(i[::2], x),
+    "indexed": lambda i, x: x[i] + 2 * x[i.T],
+}
+"""Views of one index: what a program reads of each is a copy, which was checked."""
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_views_of_an_index_are_apart(name: str) -> None:
+    torch.manual_seed(0)
+    i, x = torch.randint(0, 40, (16, 16)), torch.randn(40, 24)
+    compiled = torch.compile(LOOKUPS[name], backend="treadle", options={"machine": "h100", "cpu_work": 1e12})
+    assert torch.allclose(compiled(i, x), LOOKUPS[name](i, x), atol=1e-5)

@@ -131,12 +131,13 @@ class ProductPrinter:
         the place that a lane gives it."""
         rows, axis = row.mode.axis, step.mode.axis
         warp, chunk = _warp_terms(layout, rows), CHUNK_BYTES // format_bytes(tile.type)
+        across = _warp_terms(layout, axis)  # of accumulators whose columns several warps share
         loops = {rows: _turns(row, 16), axis: _turns(step, 2 * chunk)}
         load = f"load_matrix_x{2 if is_half else 4}"
         if lies_along(tile.type, axis):
-            lanes = {rows: add([*warp, "lane % 16"]), axis: f"lane / 16 * {chunk}"}
+            lanes = {rows: add([*warp, "lane % 16"]), axis: add([*across, f"lane / 16 * {chunk}"])}
             return self.kernel.call(load), self._lane_place(tile, lanes, loops)
-        lanes = {rows: add([*warp, "lane / 8 % 2 * 8"]), axis: add(["lane / 16 * 8", "lane % 8"])}
+        lanes = {rows: add([*warp, "lane / 8 % 2 * 8"]), axis: add([*across, "lane / 16 * 8", "lane % 8"])}
         return self.kernel.call(f"{load}_trans"), self._lane_place(tile, lanes, loops)
 
     def _lane_place(self, tile: SSAValue, lanes: dict[str, str], loops: dict[str, Turns]) -> str:

@@ -34,7 +34,7 @@ from treadle.dialects.cuda.warpgroups import (
     row_order,
     steps_of,
 )
-from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.dialects.diagram.array import axes_of
 
 FEW_STEPS = 4
 """Steps along the depth of an operand whose descriptors all turns keep: four 64-bit numbers of a warp, in its uniform
@@ -495,7 +495,7 @@ def _by_columns(op: cuda.ProductOfWarpgroupsOp, name: str, type: str) -> str:
     """Sums as products have them, also where their columns are counted by two digits."""
     if not row_order(op.result.type):
         return name
-    width = sizes_of(op.result.type)[_axes(op)[1]]
+    width = columns_of_warpgroup(op.result.type)
     return f"reinterpret_cast<{type}(&)[{width // 8}][2][2]>({name})"
 
 

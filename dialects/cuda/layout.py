@@ -177,11 +177,12 @@ class LayoutAttr(ParametrizedAttribute):
         return LayoutAttr(self.register, self.lane, (mode, *self.warp))
 
     def along(self, rows: str) -> tuple[LayoutAttr, Mode]:
-        """The layout of those warps that lie along the rows, and the digit of those across them."""
-        first, *others = (*self.warp, Mode("", 1, 0))[: max(len(tuple(self.warp)), 1)]
-        if first.axis == rows or any(mode.axis != rows for mode in others):
+        """The layout of those warps that lie along the rows, and the digit of those across them, of size 1 where there
+        are none."""
+        modes = tuple(self.warp)
+        if not modes or modes[0].axis == rows or any(mode.axis != rows for mode in modes[1:]):
             return self, Mode("", 1, 0)
-        return LayoutAttr(self.register, self.lane, others), first
+        return LayoutAttr(self.register, self.lane, modes[1:]), modes[0]
 
     def spread(self) -> LayoutAttr:
         """The same threads, forgetting the registers: equal for layouts between which values need not move."""
@@ -395,8 +396,20 @@ def accumulator_axes(layout: LayoutAttr) -> tuple[str, str] | None:
     warps = {axis: next((mode.size for mode in layout.warp if mode.axis == axis), 1) for axis in (rows, columns)}
     tiles = sizes.get((rows, 16), 1), sizes.get((columns, 8), 1)
     made = accumulator(rows, columns, *tiles, (warps[rows], warps[columns]))
-    inner, _ = layout.along(rows)
-    return (rows, columns) if layout == made or inner == accumulator(rows, columns, *tiles, (warps[rows], 1)) else None
+    return (rows, columns) if layout == made or _is_across(layout, rows, columns, *tiles) else None
+
+
+def _is_across(layout: LayoutAttr, rows: str, columns: str, row_tiles: int, column_tiles: int) -> bool:
+    """Whether fragments are an accumulator of the warps along the rows, and others across these share its columns or
+    have the same."""
+    inner, across = layout.along(rows)
+    made = accumulator(rows, columns, row_tiles, column_tiles, (inner.warps, 1))
+    return inner == made and is_across(across, columns, inner.extent(columns))
+
+
+def is_across(mode: Mode, columns: str, extent: int) -> bool:
+    """Whether a digit of warps moves nothing, or moves the columns by as many as one of these warps has."""
+    return (mode.axis, mode.stride) in (("", 0), (columns, extent))
 
 
 def left_operand_axes(layout: LayoutAttr, pack: int) -> tuple[str, str] | None:

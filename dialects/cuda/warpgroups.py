@@ -22,7 +22,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.boxes import BoxesAttr, boxes_layout
-from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, row_operand, spelled
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, is_across, row_operand, spelled
 from treadle.dialects.cuda.products import parse_promote
 from treadle.dialects.cuda.tiles import boxes_of, extents_of, format_bytes, is_boxed, is_shared, layout_of
 from treadle.dialects.cuda.waits import Pending
@@ -249,11 +249,11 @@ def result_axes(layout: LayoutAttr) -> tuple[str, str] | None:
     inner, beside = layout.along(rows)
     tiles, warps = prod(mode.size for mode in modes[:-2]), inner.warps
     made = (accumulator(rows, columns, 1, tiles, (warps, 1), interleaved) for interleaved in (False, True))
-    fits = beside.axis in ("", columns) and warps % 4 == 0 and inner in made
-    return (rows, columns) if fits and beside.stride in (0, inner.extent(columns)) else None
+    fits = warps % 4 == 0 and inner in made and is_across(beside, columns, inner.extent(columns))
+    return (rows, columns) if fits else None
 
 
-def columns_across(layout: LayoutAttr) -> int:
+def warpgroups_across(layout: LayoutAttr) -> int:
     """How many warpgroups share the columns of a result, or have the same: they lie across those along its rows."""
     axes = result_axes(layout)
     return 1 if axes is None else layout.along(axes[0])[1].size
@@ -289,7 +289,7 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
     if found is None:
         return "the result is not spread over warpgroups of 64 rows each, side by side along the rows"
     rows, columns = found
-    sizes, across = sizes_of(result), columns_across(layout_of(result))
+    sizes, across = sizes_of(result), warpgroups_across(layout_of(result))
     warps, width = layout_of(result).warps // across, columns_of_warpgroup(result)
     formats = str(format_of(lhs)), str(format_of(rhs))
     if (problem := _why_no_formats(*formats, str(format_of(result)))) is not None:

@@ -99,6 +99,9 @@ class ScheduleAttr(ParametrizedAttribute):
 
     `#hierarchy.schedule<group = [q = 64], stream = [x = 64], whole = [d = 64], warps = [q = 4]>`
 
+    `warps = [h = 4, c = 2]`, with `c` held whole, puts warps across those of the rows: products that have columns along
+    `c` share them, and what lacks it all of these warps make.
+
     `whole` gives the size of the tile that holds the axis. `left = shared` says that left operands which all steps of
     a stream share stay in shared memory, and are read from there in every step; `left = registers`, that each thread
     reads its part once and keeps it. Where neither is said, they are kept if they take few registers.

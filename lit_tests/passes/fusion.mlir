@@ -2,7 +2,7 @@
 // RUN: xdsl-opt -p 'fusion{whole-limit=32}' %s | filecheck %s --check-prefix LIMIT
 // RUN: xdsl-opt -p 'fusion{together=false}' %s | filecheck %s --check-prefix ALONE
 // RUN: xdsl-opt -p 'fusion{operations=H}' %s | filecheck %s --check-prefix ASKED
-// RUN: not treadle-opt -p 'fusion{whole-limit=32 operations=H,Y}' %s 2>&1 | filecheck %s --check-prefix REFUSED
+// RUN: not treadle-opt -p 'fusion{whole-limit=16 operations=H,Y}' %s 2>&1 | filecheck %s --check-prefix REFUSED
 // RUN: not treadle-opt -p 'fusion{operations=none}' %s 2>&1 | filecheck %s --check-prefix UNKNOWN
 
 !X = tensor<?x?xf16, #diagram.array<[t, i]>>
@@ -32,7 +32,7 @@
 // ASKED:       %H = hierarchy.kernel @layers_1 (%{{.*}} = %X : {{.*}}, %{{.*}} = %W : {{.*}})
 // ASKED:       %Y = hierarchy.kernel @layers_2 (%{{.*}} = %H : {{.*}}, %{{.*}} = %U : {{.*}})
 
-// REFUSED: 'diagram.contract' %Y: it is to share a kernel with what it uses, and must stay apart from %Z, %H: axis 'j' is reduced by %Y; a group would hold all of it, but it has 48 (at most 32)
+// REFUSED: 'diagram.contract' %Y: it is to share a kernel with what it uses, and must stay apart from %Z, %H: axis 'j' is reduced by %Y; a group would hold all of it, but it has 48 (at most 16)
 // UNKNOWN: there is no operation %none to put together with what it uses
 
 // ALONE-LABEL: func.func @layers

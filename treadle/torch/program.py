@@ -6,7 +6,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -183,19 +183,20 @@ class Reading:
     @property
     def what(self) -> tuple[Any, ...]:
         """What is the same of readings that are one argument, if they are along the same axes: the elements, in the
-        order in which they lie."""
+        order in which they lie. Of an index that is a copy, which is checked, and nobody else's."""
         _, seen = self.seen
         shape, strides = (tuple(map(spelled, numbers)) for numbers in (seen.shape, seen.strides))
-        return *place(self.node), self.format, shape, strides, self.size, self.how
+        where = place(self.node) if self.how is None else (self.node, None)
+        return *where, self.format, shape, strides, self.size, self.how
 
-    @property
+    @cached_property
     def given(self) -> View:
         """How the tensor lies in memory."""
         given = View.of(meta(self.node))
         # positions that are checked lie one after another
         return given if self.how is None else View(given.shape, _contiguous(given.shape))
 
-    @property
+    @cached_property
     def seen(self) -> tuple[tuple[int, ...], View]:
         """Its axes in the order of memory, the one with the smallest stride last, and it under these."""
         shape, strides = _split(self.tensor.dims, self.given.strides)

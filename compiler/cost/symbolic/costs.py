@@ -213,13 +213,13 @@ class _Walk(Walk):
         for labour in labours_of(op):
             self._add(
                 "float" if labour.kind == "lagging" else labour.kind,
-                sympy.nsimplify(labour.factor) * self._in_all(labour.axes),
+                sympy.nsimplify(labour.factor) * self._in_all(labour.axes) * self._done_by(labour.axes),
             )
         if isinstance(op, ContractOp):
             self._multiply(op)
 
     def _multiply(self, op: ContractOp) -> None:
-        every = self._in_all((*axes_of(op.result.type), *op.over_axes))
+        every = self._in_all((*axes_of(op.result.type), *op.over_axes)) * self._done_by(axes_of(op.result.type))
         if not is_tensor_product(op):
             self._add("float", every)
             for operand in (op.lhs, op.rhs):  # lanes that share a row, or a column, ask for it each
@@ -241,7 +241,8 @@ class _Walk(Walk):
                     continue
                 self.read_once.add(operand)
             parts = promoted if has_rows else 1
-            self._add("shared", parts * width_of(operand.type) * self._reads(operand, once=kept and has_rows))
+            whole = self._done_by(axes_of(op.result.type)) if self.across in axes_of(operand.type) else 1
+            self._add("shared", whole * parts * width_of(operand.type) * self._reads(operand, once=kept and has_rows))
 
     def _promote(self, op: ContractOp) -> Expr | int:
         """Count the additions of sums that warpgroups promote; gives in how many parts, each of which reads the left
@@ -253,6 +254,10 @@ class _Walk(Walk):
         times = sympy.Mul(*(sympy.ceiling(self.piece(axis) / every) for axis in op.over_axes))
         self._add("float", times * self._in_all(axes))
         return sympy.ceiling(sympy.Mul(*(self.piece(axis) for axis in axes if axis != self.row)) / MOST_COLUMNS)
+
+    def _done_by(self, axes: Iterable[str]) -> Expr | int:
+        """How many warps do the same for an array with these axes, each all of it."""
+        return 1 if self.across is None or self.across in axes else warps_symbol(self.across)
 
     def _reads(self, operand: SSAValue, once: bool) -> Expr:
         """Each warp, or warpgroup, reads the part of an operand that its part of the result needs."""
