@@ -85,6 +85,7 @@ SMALL = [
     replace(cases.grouped_queries(16384), sizes={"b": 1, "h": 2, "g": 4, "q": 9, "x": 40, "d": 128}),
     replace(cases.packed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
     replace(cases.generation(16, 4096), sizes={"b": 1, "h": 2, "g": 4, "q": 1, "x": 40, "d": 128}),
+    replace(cases.latent_attention(64, 4096), sizes={"b": 2, "h": 5, "x": 40}),
     replace(cases.mixed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
 ]
 ROWS = [cases.softmax, cases.rms_norm]

@@ -74,6 +74,7 @@ def _few() -> Iterator[Case]:
     yield attention_of_eight_bits(16384)
     yield packed_attention(16384)
     yield generation(16, 4096)
+    yield latent_attention(64, 4096)
     for causal in (False, True):
         yield attention(TOKENS // 16384, CHANNELS // 128, 16384, 128, causal)
         yield attention(TOKENS // 1024, CHANNELS // 128, 1024, 128, causal)
@@ -93,6 +94,7 @@ def _all() -> Iterator[Case]:
     yield from map(packed_attention, (4096, 16384))
     yield from map(grouped_queries, (1024, 4096, 16384))
     yield from (generation(batch, length) for batch, length in ((1, 8192), (1, 65536), (16, 4096), (64, 8192)))
+    yield from (latent_attention(batch, length) for batch, length in ((8, 8192), (64, 4096), (128, 1024)))
     yield from map(window_attention, (512, 1024, 2048, 4096, 8192, 16384))
     yield from (layer(size, size, size) for size in (1024, 4096, 8192))
     yield from (layer(TOKENS, width, 4 * width) for width in (768, 1024, 2048))
@@ -177,6 +179,15 @@ def generation(batch: int, length: int) -> Case:
     text = programs.attention(width, sizes, example="attention_gqa")
     moved = 2 * batch * heads * width * (2 * length + 2 * shared)
     return Case("generation", text, {**sizes, "d": width}, bytes=moved)
+
+
+def latent_attention(batch: int, length: int) -> Case:
+    """A step of generation of a model that compresses its keys: 128 heads share keys of 512 columns, which are the
+    values, too, and 64 that hold positions."""
+    heads, latent, rotated = 128, 512, 64
+    sizes = {"b": batch, "h": heads, "x": length}
+    flop = 2 * batch * heads * length * (2 * latent + rotated)
+    return Case("attention to latent keys", programs.example("attention_latent", sizes), sizes, flop=flop)
 
 
 def product(size: int) -> Case:

@@ -326,6 +326,12 @@ def _swiglu(torch: Any, x: Any, gate: Any, value: Any) -> Any:
     return torch.nn.functional.silu(x @ gate) * (x @ value)
 
 
+def _latent(torch: Any, queries: Any, rotated: Any, keys: Any, positions: Any) -> Any:
+    """The scale is that of `examples/attention_latent.mlir`."""
+    scores = (queries @ keys.mT).float() + (rotated @ positions.mT).float()
+    return torch.softmax(scores * 192**-0.5, -1).to(queries.dtype) @ keys
+
+
 def _distances(torch: Any, x: Any, y: Any) -> Any:
     return (x[:, None] - y[None]).abs().sum(-1)
 
@@ -369,6 +375,7 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "attention in 8 bits of values by key": SCALED,
     "grouped queries": GROUPED,
     "generation": {**GROUPED, COPY: _copy_keys},
+    "attention to latent keys": {UNFUSED: _eager(_latent), "torch.compile": _compiled(_latent)},
     "packed attention": {"SDPA masked": _sdpa_packed, "FlexAttention": _flex_packed},
     "window attention": {"SDPA masked": _sdpa_masked, "FlexAttention": _flex_window},
     "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
