@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from typing import TypeAlias
 
 from xdsl.dialects import func
@@ -47,8 +46,8 @@ class _Apart:
     other: Operation
     texts: tuple[str, str, str]
 
-    def is_between(self, one: frozenset[Operation], other: frozenset[Operation]) -> bool:
-        return (self.op in one and self.other in other) or (self.op in other and self.other in one)
+    def is_within(self, ops: frozenset[Operation]) -> bool:
+        return self.op in ops and self.other in ops
 
 
 class Clusters:
@@ -254,8 +253,7 @@ class Clusters:
         if found.joins and unfit is None:
             note(self.function, PASS, f"{_names(last)} with {_names(first)}", "cost model", found.reason)
             self._join(whole)
-            pairs = list(combinations(chain, 2))
-            self.apart = [each for each in self.apart if not any(each.is_between(*pair) for pair in pairs)]
+            self.apart = [each for each in self.apart if not each.is_within(whole)]
             return
         refusal = ("cost model", found.reason) if unfit is None else ("no memory for one kernel", unfit)
         self._keep_apart(last, first, f"{_names(last)} from {_names(first)}", *refusal)
