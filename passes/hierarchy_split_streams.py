@@ -183,7 +183,8 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
     time."""
     timed = _timed(module, function, kernel, plan, _TIMED, _in_parts)
     short = None if depth_held(plan) is None else short_parts(ctx, module, function, kernel, plan)
-    if short is not None and (timed is None or short.time < timed.least):
+    length = None if timed is None else fastest(timed.found, timed.alone)
+    if short is not None and (timed is None or length is None or short.time <= timed.found[length].stated):
         decide(kernel, length=short.length)
         why = f"short enough to be held whole: {short.why}"
         _split(function, kernel, plan, _in_parts_of(short.length, plan), why)
@@ -194,7 +195,7 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
     alone, name = timed.alone, kernel.kernel_name.data
     least = f"two kernels take at least {_us(_least(module))}, one {_us(alone.stated)}"
     told = timed.told(_larger(function, plan)) if timed.found else least
-    if (length := fastest(timed.found, alone)) is None:
+    if length is None:
         note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels must save a tenth", told)
         decide(kernel, parts=WHOLE)
     else:
@@ -278,11 +279,6 @@ class _Timed:
     found: Mapping[int, Times]
     refused: str = ""
     """Why no parts could be, where none could: with names in it, so that it is not kept."""
-
-    @property
-    def least(self) -> float:
-        """The time of the fastest parts."""
-        return min((times.stated for times in self.found.values()), default=inf)
 
     def told(self, larger: Mapping[str, int]) -> str:
         """What was tried, and what it takes."""

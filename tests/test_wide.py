@@ -194,8 +194,9 @@ def test_an_axis_that_groups_can_hold_repeats_nothing() -> None:
 
 
 def test_what_a_result_lacks_is_never_cut() -> None:
-    """Every group would save it again: a log-sum-exp beside the values has none of their columns."""
-    module = parse_module(attention("attention_lse", 320, 320))
+    """Every group would save it again: a log-sum-exp beside the values has none of their columns, of which there are
+    more than several warps share."""
+    module = parse_module(attention("attention_lse", 320, 768))
     run_pipeline(module, Options(machine="h100"), last="diagram-compose-maps")
     part = part_of(op for op in module.walk() if isinstance(op, DiagramOperation) and op.results)
     roles = roles_of(part, wide=True)

@@ -144,7 +144,7 @@ def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSA
         return tile
     if tile not in lowering.left_fragments:
         along = (Mode("", lowering.plan.warp_count // warps, 0), Mode(rows, warps, 16 * row_tiles))
-        if lowering.plan.across is None:
+        if lowering.plan.across is None:  # warps along columns that groups cut are the faster digit
             along = along[::-1]
         layout = row_operand(rows, depth, row_tiles, depth_tiles, along, pack)
         type = array_type(format_of(tile.type), sizes_of(tile.type), "register", layout)

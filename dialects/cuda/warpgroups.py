@@ -260,7 +260,7 @@ def warpgroups_across(layout: LayoutAttr) -> int:
 
 
 def columns_of_warpgroup(result: Attribute) -> int:
-    """Of a product."""
+    """Of the result of a product: its own, where several share them."""
     layout = layout_of(result)
     axes = result_axes(layout)
     assert axes is not None
