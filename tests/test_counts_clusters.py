@@ -66,6 +66,7 @@ ALONG: dict[str, tuple[str, ...]] = {
     "split_k": ("m", "n"),
     "state_space": ("h",),
     "swiglu": ("t", "j"),
+    "triangle_multiplication": ("c", "i", "j", "k"),
     "two_kernels": ("t", "j", "o"),
 }
 """Examples of which blocks that differ along an axis read something alike, and warpgroups multiply."""
