@@ -134,9 +134,14 @@ def thread_terms(layout: LayoutAttr, axis: str) -> list[str]:
     return terms
 
 
+def warp_terms(layout: LayoutAttr, axis: str) -> list[str]:
+    """What the warp alone adds."""
+    return [term for term in thread_terms(layout, axis) if term.startswith("warp")]
+
+
 def warp_place(layout: LayoutAttr, axis: str, *others: str) -> str:
     """Where along an axis the elements of a warp begin, and what else is added to that."""
-    return add([*(term for term in thread_terms(layout, axis) if term.startswith("warp")), *others])
+    return add([*warp_terms(layout, axis), *others])
 
 
 def coordinate(layout: LayoutAttr, axis: str, loops: Sequence[Loop]) -> str:

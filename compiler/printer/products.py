@@ -10,7 +10,7 @@ from typing import Protocol
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer import multiply_add
-from treadle.compiler.printer.indices import Loop, add, subscripts, thread_terms, times
+from treadle.compiler.printer.indices import Loop, add, subscripts, times, warp_terms
 from treadle.compiler.printer.scalars import c_type
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved, left_operand_axes
@@ -130,8 +130,8 @@ class ProductPrinter:
         """The primitive that loads 16 rows of 32 bytes, a left fragment of narrow elements, say, or its first half, and
         the place that a lane gives it."""
         rows, axis = row.mode.axis, step.mode.axis
-        warp, chunk = _warp_terms(layout, rows), CHUNK_BYTES // format_bytes(tile.type)
-        across = _warp_terms(layout, axis)  # of accumulators whose columns several warps share
+        warp, chunk = warp_terms(layout, rows), CHUNK_BYTES // format_bytes(tile.type)
+        across = warp_terms(layout, axis)  # of accumulators whose columns several warps share
         loops = {rows: _turns(row, 16), axis: _turns(step, 2 * chunk)}
         load = f"load_matrix_x{2 if is_half else 4}"
         if lies_along(tile.type, axis):
@@ -252,7 +252,7 @@ class ProductPrinter:
             return "", ""
         if depth >= 16:
             return self.matrices(op.lhs, layout, row, step, is_half)
-        first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
+        first = add([times(row.variable, 16) if row.mode.size > 1 else "", *warp_terms(layout, rows)])
         at_depth = times(step.variable, depth)
         place = self._place(op.lhs, {rows: f"{first} + m8 * 8 + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
         return self.kernel.call("load_shared"), place
@@ -291,7 +291,7 @@ class ProductPrinter:
         is_half: bool,
     ) -> tuple[str, str]:
         """The primitive that loads the right fragment of one column tile, or of two at once, and from where."""
-        warp = _warp_terms(layout, columns)
+        warp = warp_terms(layout, columns)
         if depth == 8:
             variable = times(column.variable, 8) if column.mode.size > 1 else ""
             first = add([variable, *warp, "lane / 4"])
@@ -357,7 +357,3 @@ def _accumulator(name: str, layout: LayoutAttr, rows: str, row: Loop, columns: s
     if _tiles(layout, columns, 8) > 1:
         index += f"[{column} + {half}]" if half else f"[{column}]"
     return name + index
-
-
-def _warp_terms(layout: LayoutAttr, axis: str) -> list[str]:
-    return [term for term in thread_terms(layout, axis) if term.startswith("warp")]

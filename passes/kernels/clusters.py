@@ -28,7 +28,7 @@ from treadle.passes.kernels.roles import Refusal, Roles, must_hold_rows, roles_o
 from treadle.passes.kernels.select_again import select_again
 from treadle.passes.kernels.spread import made_for_each, spread_axes
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
-from treadle.passes.kernels.wide import judged, wide_chains
+from treadle.passes.kernels.wide import joined, judged, wide_chains
 from treadle.passes.streams.stages import Repairs
 
 PASS = "fusion"
@@ -232,24 +232,24 @@ class Clusters:
         """Clusters become one whose groups hold more, or repeat products, where that takes less time."""
         tried = set[frozenset[Operation]]()
         while self.clock is not None and (chain := self._wide_chain(tried)) is not None:
-            tried.add(frozenset[Operation]().union(*chain))
+            tried.add(joined(chain))
             self._try_wide(self.clock, chain)
 
     def _wide_chain(self, tried: Collection[frozenset[Operation]]) -> tuple[frozenset[Operation], ...] | None:
         clusters = dict.fromkeys(self.members[op] for op in self.ops if op in self.members)
         for chain in wide_chains(clusters, self.limit):
-            whole = frozenset[Operation]().union(*chain)
+            whole = joined(chain)
             if whole not in tried and self._why_not(whole, wide=True) is None:
                 return chain
         return None
 
     def _try_wide(self, clock: Clock, chain: Sequence[frozenset[Operation]]) -> None:
-        found, whole = judged(clock, chain), frozenset[Operation]().union(*chain)
+        found, whole = judged(clock, chain), joined(chain)
         if found is None:
             return
         *others, last = chain
         unfit = self.unfit(whole) if found.joins else None
-        first = frozenset[Operation]().union(*others)
+        first = joined(others)
         if found.joins and unfit is None:
             note(self.function, PASS, f"{_names(last)} with {_names(first)}", "cost model", found.reason)
             self._join(whole)

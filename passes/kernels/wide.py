@@ -9,7 +9,7 @@ the same time, the one is better that needs no memory for what goes between."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf
@@ -41,7 +41,11 @@ def wide_chains(clusters: Collection[Cluster], limit: int) -> Iterator[tuple[Clu
         if _uses(second, first) and not _uses(first, second):
             pairs.append((first, second))
     chains = [*pairs, *((one, two, last) for one, two in pairs for also, last in pairs if also == two)]
-    yield from (each for each in chains if wide_roles(part_of(frozenset[Operation]().union(*each)), limit))
+    yield from (each for each in chains if wide_roles(part_of(joined(each)), limit))
+
+
+def joined(chain: Iterable[Cluster]) -> Cluster:
+    return frozenset[Operation]().union(*chain)
 
 
 def wide_roles(part: Part, limit: int) -> Roles | None:
@@ -56,7 +60,7 @@ def judged(clock: Clock, chain: Sequence[Cluster]) -> Verdict | None:
     """None where the model does not tell, or no sizes of the one kernel fit the machine. Of a product that is repeated
     along a short axis it tells however little there is to do: one kernel is one launch less, and its groups more. There
     a tenth that is saved at the stated sizes is worth less than a tenth where axes are long."""
-    whole = frozenset[Operation]().union(*chain)
+    whole = joined(chain)
     part = part_of(whole)
     roles = wide_roles(part, clock.limit)
     if roles is None:
@@ -76,7 +80,7 @@ def judged(clock: Clock, chain: Sequence[Cluster]) -> Verdict | None:
 
 def _is_no_slower(clock: Clock, found: Sized, chain: Sequence[Cluster], most: float) -> bool:
     """Whether the one kernel takes at most so many times as long as several where axes are long."""
-    whole = frozenset[Operation]().union(*chain)
+    whole = joined(chain)
     return clock.time([whole], found.longer) <= most * clock.time(chain, found.longer)
 
 

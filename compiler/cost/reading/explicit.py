@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -508,9 +508,9 @@ class Walk:
         group = [pieces.axis for pieces in self.groups]
         return axis_across(self.warps, self.row, [axes_of(op.result.type) for op in self.products], group)
 
-    def repeats(self, axes: Iterable[str]) -> int:
+    def repeats(self, axes: Container[str]) -> Amount:
         """How many warps hold the same part of an array with these axes."""
-        return 1 if self.across is None or self.across in axes else self.warps[self.across]
+        return self.spread().repeats(axes)
 
     @cached_property
     def results(self) -> tuple[tuple[str, ...], ...]:
