@@ -110,6 +110,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _step("hierarchy-split-streams"),  # before streaming, which then sees the parts as one more axis
         _step("streaming"),
         _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups
+        # once it is known what is streamed, which begins; before sizes, which leave room for one accumulator
+        _step("hierarchy-join-sums"),
         _step("hierarchy-promote-sums"),  # once groups and streams are known; before sizes, which leave room for it
         # once streams are known, along which neighbours lie; before sizes, which count what is left
         _step("hierarchy-share-reciprocals"),

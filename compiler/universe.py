@@ -56,6 +56,7 @@ PASSES: dict[str, str] = {
     "fusion": "treadle.passes.fusion:FusionPass",
     "hierarchy-transpose-arrays": "treadle.passes.hierarchy_transpose_arrays:HierarchyTransposeArraysPass",
     "hierarchy-split-streams": "treadle.passes.hierarchy_split_streams:HierarchySplitStreamsPass",
+    "hierarchy-join-sums": "treadle.passes.hierarchy_join_sums:HierarchyJoinSumsPass",
     "hierarchy-promote-sums": "treadle.passes.hierarchy_promote_sums:HierarchyPromoteSumsPass",
     "hierarchy-share-reciprocals": "treadle.passes.hierarchy_share_reciprocals:HierarchyShareReciprocalsPass",
     "hierarchy-rescale-lazily": "treadle.passes.hierarchy_rescale_lazily:HierarchyRescaleLazilyPass",

@@ -272,6 +272,7 @@ def _trial_passes(in_parts: bool) -> list[ModulePass]:
     from treadle.passes.convert_hierarchy_to_cuda import ConvertHierarchyToCudaPass
     from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
     from treadle.passes.hierarchy_expand_streams import HierarchyExpandStreamsPass
+    from treadle.passes.hierarchy_join_sums import HierarchyJoinSumsPass
     from treadle.passes.hierarchy_rescale_lazily import HierarchyRescaleLazilyPass
     from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
     from treadle.passes.streaming import StreamingPass
@@ -281,6 +282,7 @@ def _trial_passes(in_parts: bool) -> list[ModulePass]:
         *([HierarchySplitStreamsPass()] if in_parts else []),
         StreamingPass(),
         TilingPass(),
+        HierarchyJoinSumsPass(),
         HierarchyRescaleLazilyPass(),  # as where times are asked for, so that sizes are chosen once for both
         HierarchyChooseSizesPass(),
         HierarchyExpandStreamsPass(),

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import format_of, with_format
+from treadle.dialects.diagram.contract import begins_with_product
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import fresh_hint, replace
 from treadle.passes.expressions.scalars import Expression, Leaf, Node, build_map, compare, convert, number
@@ -78,10 +79,20 @@ def rebuilt(
 
 def keep_states_apart(kernel: KernelOp, axis: str) -> None:
     """Let each reduction over the streamed axis be a state alone: what it is rounded to, and what is added
-    to it, follow as operations of their own."""
+    to it, follow as operations of their own. Products that go on with the sum of another one over the axis are one
+    state with it."""
     for op in list(kernel.body.block.ops):
-        if isinstance(op, ContractOp | ReduceOp) and axis in op.over_axes:
+        if isinstance(op, ContractOp | ReduceOp) and axis in op.over_axes and not goes_on(op, axis):
             reduce_alone(op)
+
+
+def goes_on(op: Operation, axis: str) -> bool:
+    """Whether a product goes on with the sum of another one over an axis, over which it sums, too."""
+    if not isinstance(op, ContractOp) or axis not in op.over_axes or not begins_with_product(op):
+        return False
+    assert isinstance(op.init, SSAValue)
+    first = op.init.owner
+    return isinstance(first, ContractOp) and axis in first.over_axes
 
 
 def reduce_alone(op: ContractOp | ReduceOp) -> None:

@@ -116,13 +116,14 @@ def scheduled(module: ModuleOp, in_parts: bool = False) -> list[Scheduled]:
     `in_parts`, axes are cut into parts where that saves time."""
     # imported here, for they come later in the pipeline than what is tried
     from treadle.passes.hierarchy_choose_sizes import choice_for
+    from treadle.passes.hierarchy_join_sums import HierarchyJoinSumsPass
     from treadle.passes.hierarchy_rescale_lazily import HierarchyRescaleLazilyPass
     from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
     from treadle.passes.streaming import StreamingPass
     from treadle.passes.tiling import TilingPass
 
     before = [HierarchySplitStreamsPass()] if in_parts else []
-    for step in (*before, StreamingPass(), TilingPass(), HierarchyRescaleLazilyPass()):
+    for step in (*before, StreamingPass(), TilingPass(), HierarchyJoinSumsPass(), HierarchyRescaleLazilyPass()):
         step.apply(Context(), module)
     machine, found = machine_of(module), list[Scheduled]()
     for function in functions(module):

@@ -63,14 +63,19 @@ def _hand_on(
     end: Operation,
     states: Sequence[SSAValue],
 ) -> bool:
-    """Whether each state is the sum of one product, which it begins with, and is waited for at the end of a turn."""
+    """Whether each state is the sum of one product, or of several that follow each other, which begins with it, and is
+    waited for at the end of a turn."""
     summed: dict[SSAValue, SSAValue | None] = {product.result: product.accumulator for product in products}
     ends = [wait.result for wait in waits]
-    begins = [summed.get(wait.value) for wait in waits]
+    begins = [_begun_with(wait.value, summed) for wait in waits]
     alone = all(len(list(value.uses)) == 1 for value in (*summed, *ends, *states))
-    return (
-        alone and len(states) == len(products) == len(waits) and ends == list(end.operands) and begins == list(states)
-    )
+    return alone and len(states) == len(waits) and ends == list(end.operands) and begins == list(states)
+
+
+def _begun_with(sum: SSAValue | None, summed: dict[SSAValue, SSAValue | None]) -> SSAValue | None:
+    while sum is not None and sum in summed:
+        sum = summed[sum]
+    return sum
 
 
 def _stages(op: cuda.ReleaseOp) -> int:

@@ -18,9 +18,11 @@ from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
+from treadle.passes.expressions.reductions import goes_on
 from treadle.passes.streams.changes import NoLaw, Repair
 from treadle.passes.streams.followed import Followed, Safe
 
@@ -66,6 +68,8 @@ class StreamPlan:
     stage: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """For a state or late value: the stream that finishes it; for a piece: the first that can make it from
     finished values only."""
+    goes_on: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """The product that adds to the sum of another one in each step, with which it is one state."""
     guarded: set[SSAValue] = field(default_factory=set[SSAValue])
     """States for which a finite value stands in while they are neutral."""
     _raw: set[SSAValue] = field(default_factory=set[SSAValue])
@@ -161,6 +165,9 @@ class StreamPlan:
     def _place(self, op: Operation) -> None:
         result = op.results[0]
         states = frozenset(state for operand in op.operands for state in self.states_of(operand))
+        if goes_on(op, self.axis):
+            self._go_on(op, states)
+            return
         if isinstance(op, ContractOp | ReduceOp) and self.axis in op.over_axes:
             self.verdicts[result] = verdict = self._verdict(op, states)
             self.stage[result] = verdict.stage
@@ -169,6 +176,26 @@ class StreamPlan:
         self._states[result] = states
         finished = max((self.stage[state] for state in states), default=FIXED)
         self.stage[result] = finished + 1 if self.is_piece(result) else finished
+
+    def _go_on(self, op: Operation, states: frozenset[SSAValue]) -> None:
+        """Make one state of a product and the sum that it adds to: of both nothing follows others."""
+        assert isinstance(op, ContractOp)
+        assert op.init is not None
+        (result,) = op.results
+        before = self.verdicts.pop(op.init)
+        others = states - {op.init}
+        finished = max((self.stage[state] for state in others), default=FIXED)
+        if before.repair is not None or finished >= before.stage:
+            raise Refusal(op, f"steps along '{self.axis}' do not add to one sum what follows other reductions of them")
+        self.verdicts[result], self.stage[result] = before, before.stage
+        self._states[result] = self._states[op.init] = frozenset([result])
+        self.goes_on[op.init] = result
+
+    def begun_with(self, value: SSAValue) -> SSAValue:
+        """The state that a product of a step adds to, which others of its step may have added to before."""
+        while value in self.goes_on:
+            value = self.goes_on[value]
+        return value
 
     def _verdict(self, op: ContractOp | ReduceOp, states: frozenset[SSAValue]) -> Verdict:
         if not states:

@@ -22,6 +22,7 @@ from treadle.passes.expressions.conditions import inputs_of, parts_of, spelled
 from treadle.passes.expressions.lagging import lagging
 from treadle.passes.expressions.reductions import (
     combine,
+    goes_on,
     is_neutral,
     kind_of,
     neutral_of,
@@ -120,7 +121,7 @@ class StreamParts(ABC):
                 self._keep(scope, op, [part for part in parts_of(op.holds) if part not in certain])
                 continue
             self.fetch_all(scope, op.operands[:1] if holds else _asked(op))
-            if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
+            if isinstance(op, ContractOp | ReduceOp) and self.plan.begun_with(op.result) in step.before:
                 step.update(op)
             elif holds:
                 scope.values[op.results[0]] = scope.values[op.operands[0]]
@@ -309,7 +310,11 @@ class Step(Following):
 
     def update(self, op: ContractOp | ReduceOp) -> None:
         """Take one state through the piece: repair it, then reduce the piece into it."""
-        state, repair = op.result, self.plan.verdicts[op.result].repair
+        state = self.plan.begun_with(op.result)
+        if state is not op.result or goes_on(op, self.plan.axis):
+            self._go_on(op, state)
+            return
+        repair = self.plan.verdicts[state].repair
         into = self.before[state] if repair is None else self.repaired(state, repair, self.before)
         operands = [self.scope.values[operand] for operand in operands_of(op)]
         new = rebuilt(op, operands, self.before[state].type, into)
@@ -319,6 +324,16 @@ class Step(Following):
         if (slack := slack_of(op)) is not None:
             new = self._lagging(state, new.result, slack)
         self.moved(state, new.result)
+
+    def _go_on(self, op: ContractOp | ReduceOp, state: SSAValue) -> None:
+        """Add one of several products to a state."""
+        into = self.scope.values[op.init] if op.init in self.scope.values else self.before[state]
+        operands = [self.scope.values[operand] for operand in operands_of(op)]
+        new = rebuilt(op, operands, self.before[state].type, into)
+        new.result.name_hint = op.result.name_hint if state is not op.result else hint_of(state, "new")
+        self.scope.add(new, op.result)
+        if state is op.result:
+            self.moved(state, new.result)
 
     def _lagging(self, state: SSAValue, new: SSAValue, slack: float) -> MapOp:
         """What a state lags behind, as long as it does so by little."""

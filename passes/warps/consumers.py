@@ -24,6 +24,8 @@ class Consumers:
         """Tiles whose copy stands before, and which nothing has used yet."""
         held: dict[SSAValue, SSAValue] = {}
         """Turns of tiles that this block has awaited, and not yet given back."""
+        read: set[SSAValue] = set()
+        """Tiles that products read whose sums nobody awaits yet."""
         to_come = {op.tile for op in source.ops if isinstance(op, cuda.CopyOp) and not op.is_outward}
         """Tiles that this block has not awaited, whether their copy stands before or behind."""
         rings = self.turns.rings
@@ -39,7 +41,11 @@ class Consumers:
                 self._await(waiting.pop(tile), target, mapping, held)
                 to_come.discard(tile)
             self._operation(op, target, mapping)
-            left = {rings[tile] for tile in (*to_come, *(each for each in held if used_after(op, each)))}
+            if isinstance(op, cuda.ProductOp):
+                read = read | {left_of(op), op.rhs} if next_of_sum(op) is not None else set[SSAValue]()
+            left = {
+                rings[tile] for tile in (*to_come, *(each for each in held if each in read or used_after(op, each)))
+            }
             for ring in dict.fromkeys(rings[tile] for tile in held):
                 if ring in left:
                     continue
@@ -102,6 +108,10 @@ class Consumers:
         product = cuda.WarpgroupProductOp(mapping[left], mapping[op.rhs], accumulator, op.axis, op.result.type)
         product.location = op.location
         product.result.name_hint = op.result.name_hint
+        if next_of_sum(op) is not None:  # products that add to the same registers keep their order
+            target.add_op(product)
+            mapping[op.result] = product.result
+            return
         wait = cuda.WarpgroupWaitOp(product.result)
         wait.location = op.location
         wait.result.name_hint = op.result.name_hint
@@ -114,6 +124,26 @@ class Consumers:
         lhs, rhs, accumulator = (mapping[value] for value in (left_of(op), op.rhs, op.accumulator))
         product = cuda.PromotedProductOp(lhs, rhs, accumulator, op.axis, every, op.result.type)
         self._add(op, product, target, mapping)
+
+
+def next_of_sum(op: cuda.ProductOp) -> cuda.ProductOp | None:
+    """The product that adds to the sum of this one before anything else happens, so that nobody awaits it (PTX ISA
+    9.7.15.6.2: those that add to the same registers, of one shape, may be in flight together)."""
+    uses = list(op.result.uses)
+    if len(uses) != 1 or op.promote is not None:
+        return None
+    later = op.next_op
+    while later is not None and (isinstance(later, _BETWEEN) or later.dialect_name() == "arith"):
+        later = later.next_op
+    if not isinstance(later, cuda.ProductOp) or later.promote is not None or uses[0].operation is not later:
+        return None
+    if later.instruction != op.instruction:
+        return None
+    return later if uses[0].index == later.operands.index(later.accumulator) else None
+
+
+_BETWEEN = (cuda.CopyOp, cuda.BarrierOp, cuda.SharedOp)
+"""What producers do, or nobody."""
 
 
 def uses(op: Operation, tile: SSAValue) -> bool:

@@ -65,7 +65,7 @@ from treadle.compiler.cost.reading.stream_limits import (
 )
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
-from treadle.dialects.diagram.contract import is_multiplied
+from treadle.dialects.diagram.contract import begins_with_product, is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp
 from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
@@ -415,8 +415,9 @@ class Walk:
                 self.hold("kept", left)
         self.kept[self.stream_number] += kept_registers(product, spread)
         self.spared[self.stream_number] += spared_registers(product, spread)
-        passing = self.inside and op.init is None
-        self.hold("passing" if passing else "carried", op.result, width=4)
+        behind = op.init is not None and not self.inside
+        if not behind and not begins_with_product(op):  # else it is in the place of what it begins with
+            self.hold("passing" if self.inside and op.init is None else "carried", op.result, width=4)
         if product.every:
             self.hold("partial", op.result, width=4)
         for operand in (op.lhs, op.rhs):

@@ -20,7 +20,7 @@ from treadle.compiler.cost.reading.ahead import begun_ahead, capped, divided
 from treadle.compiler.cost.reading.decorated import Decorated
 from treadle.dialects.diagram import MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.contract import is_multiplied
+from treadle.dialects.diagram.contract import begins_with_product, is_multiplied
 from treadle.dialects.hierarchy.schedule import promoted_every
 
 
@@ -100,7 +100,9 @@ class Holdings:
         for op in self.at.products:
             axes = axes_of(op.result.type)
             streams = self.at.streams_of(op)
-            if self.at.stream in axes:
+            if begins_with_product(op):
+                pass  # in the place of what it begins with
+            elif self.at.stream in axes:
                 held += [Holding("passing", axes, 4, stream) for stream in streams]
             else:
                 held.append(Holding("carried", axes, 4))
