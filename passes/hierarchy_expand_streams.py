@@ -251,7 +251,7 @@ class _Expansion(StreamParts):
         op = StreamOp(
             self.schedule.stream,
             [self.tile(value.type) for value in exports],
-            Region(self.initialise(self.plan.states_in(stream))),
+            Region(self.initialise(self.plan.states_in(stream), scope.values)),
             Region(step),
             Region(finish),
             limits,

@@ -2,33 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations
-from typing import TypeAlias
 
 from xdsl.context import Context
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes._functions import function_of, functions, kernels, label, note, replace
+from treadle.passes._functions import fresh_hint, function_of, functions, kernels, label, note, replace
 from treadle.passes._parts import part_of_kernel
+from treadle.passes.expressions.scalars import Leaf, build_map, leaves, substitute
+from treadle.passes.products.added import Added, added_in
 from treadle.passes.streams.stages import StreamPlan
 
 PASS = "hierarchy-join-sums"
 
 LAW = "a sum of two sums is one sum"
 
-Addition: TypeAlias = arith.AddfOp | arith.AddiOp
-
 
 @dataclass(frozen=True)
 class HierarchyJoinSumsPass(ModulePass):
+    """Let products that a map adds up have one accumulator: each begins with the sum of those before it, or with a
+    multiple of that. So a group has room for larger pieces, and nothing is left to add.
+
+    Before:
+
+    ```
+    !X = tensor<?x4096xf16, #diagram.array<[t, i]>>
+    !W = tensor<4096x4096xf16, #diagram.array<[i, j]>>
+    !L = tensor<?x16xf16, #diagram.array<[t, r]>>
+    !B = tensor<16x4096xf16, #diagram.array<[r, j]>>
+    !Y = tensor<?x4096xf32, #diagram.array<[t, j]>>
+    !Xd = tensor<?x4096xf16, #diagram.array<[t, i], level = device>>
+    !Wd = tensor<4096x4096xf16, #diagram.array<[i, j], level = device>>
+    !Ld = tensor<?x16xf16, #diagram.array<[t, r], level = device>>
+    !Bd = tensor<16x4096xf16, #diagram.array<[r, j], level = device>>
+    !Yr = tensor<?x4096xf32, #diagram.array<[t, j], level = register>>
+    func.func @lora(%X: !X, %W: !W, %L: !L, %B: !B) -> !Y {
+      %Y = hierarchy.kernel @lora (%x = %X : !X as !Xd, %w = %W : !W as !Wd, %l = %L : !L as !Ld, %b = %B : !B as !Bd)
+          -> (!Y) schedule #hierarchy.schedule<group = [t = ?, j = ?], stream = [i = ?], whole = [r = 16]> {
+        %base = diagram.contract %x, %w over [i] accumulate f32 : !Xd, !Wd -> !Yr
+        %up = diagram.contract %l, %b over [r] accumulate f32 : !Ld, !Bd -> !Yr
+        %sum = diagram.map (%base_1 = %base : !Yr, %up_1 = %up : !Yr) -> !Yr {
+          %scale = arith.constant 2.0 : f32
+          %scaled = arith.mulf %up_1, %scale : f32
+          %both = arith.addf %base_1, %scaled : f32
+          diagram.yield %both : f32
+        }
+        hierarchy.yield %sum : !Yr
+      }
+      func.return %Y : !Y
+    }
+    ```
+
+    After:
+
+    ```
+    !X = tensor<?x4096xf16, #diagram.array<[t, i]>>
+    !W = tensor<4096x4096xf16, #diagram.array<[i, j]>>
+    !L = tensor<?x16xf16, #diagram.array<[t, r]>>
+    !B = tensor<16x4096xf16, #diagram.array<[r, j]>>
+    !Y = tensor<?x4096xf32, #diagram.array<[t, j]>>
+    !Xd = tensor<?x4096xf16, #diagram.array<[t, i], level = device>>
+    !Wd = tensor<4096x4096xf16, #diagram.array<[i, j], level = device>>
+    !Ld = tensor<?x16xf16, #diagram.array<[t, r], level = device>>
+    !Bd = tensor<16x4096xf16, #diagram.array<[r, j], level = device>>
+    !Yr = tensor<?x4096xf32, #diagram.array<[t, j], level = register>>
+    func.func @lora(%X: !X, %W: !W, %L: !L, %B: !B) -> !Y {
+      %Y = hierarchy.kernel @lora (%x = %X : !X as !Xd, %w = %W : !W as !Wd, %l = %L : !L as !Ld, %b = %B : !B as !Bd)
+          -> (!Y) schedule #hierarchy.schedule<group = [t = ?, j = ?], stream = [i = ?], whole = [r = 16]> {
+        %up = diagram.contract %l, %b over [r] accumulate f32 : !Ld, !Bd -> !Yr
+        %up_scaled = diagram.map (%up_1 = %up : !Yr) -> !Yr {
+          %scale = arith.constant 2.0 : f32
+          %scaled = arith.mulf %up_1, %scale : f32
+          diagram.yield %scaled : f32
+        }
+        %base = diagram.contract %x, %w over [i] accumulate f32 into %up_scaled : !Xd, !Wd -> !Yr
+        hierarchy.yield %base : !Yr
+      }
+      func.return %Y : !Y
+    }
+    ```
+
+    Legal: + is associative, so a sum of two sums is one sum. Each product is read by the map alone, is not rounded
+    before, and has no absent elements. A product that a stream sums piece by piece may begin with what is known before
+    the stream, or with the sum of another product over the same axis, to which each step then adds both; where the
+    steps repair a sum, or conditions are on the stream, it begins with neither. It may always be what another one
+    begins with, which is added when the stream is finished."""
+
     name = PASS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -39,47 +104,20 @@ class HierarchyJoinSumsPass(ModulePass):
 
 
 def _join_all(kernel: KernelOp) -> None:
-    for map in [op for op in kernel.body.block.ops if isinstance(op, MapOp)]:
-        while (pair := _pair(map, kernel)) is not None:
-            first, second = (_product(map, each) for each in pair)
-            assert first is not None
-            assert second is not None
-            joined = _into(second, first, map)
-            _leave_out(map, pair[0])
-            subject = f"{label(first.result)} and {label(joined.result)} of @{kernel.kernel_name.data}"
-            note(function_of(kernel), PASS, subject, LAW, f"{label(joined.result)} begins with {label(first.result)}")
-        if map.yielded in map.body.block.args and map.inputs[map.yielded.index].type == map.result.type:
-            replace(map, [], map.inputs[map.yielded.index])
+    for op in list(kernel.body.block.ops):
+        map = op if isinstance(op, MapOp) else None
+        while map is not None and (found := _found(kernel, map)) is not None:
+            map = _join(kernel, map, found)
 
 
-@dataclass(frozen=True)
-class _Term:
-    """An argument of a map, in a sum."""
-
-    arg: BlockArgument
-    addition: Addition
-
-
-def _product(map: MapOp, term: _Term) -> ContractOp | None:
-    """What a term is, if it is a product that nothing else asks for, and that is not rounded yet."""
-    value = map.inputs[term.arg.index]
-    op = value.owner
-    if not isinstance(op, ContractOp) or len(list(value.uses)) > 1 or format_of(value.type) != op.accumulate:
+def _found(kernel: KernelOp, map: MapOp) -> Added | None:
+    """Two terms of which one can begin with the other. A stream that begins with what is known before it is the first
+    choice: the tiles of that are free again before it ends."""
+    if not (found := list(added_in(map))):
         return None
-    return op
-
-
-def _pair(map: MapOp, kernel: KernelOp) -> tuple[_Term, _Term] | None:
-    """Two terms of one sum: a product, and one that can begin with it."""
-    found = [
-        (first, second, one, other)
-        for terms in _sums(map)
-        for first, second in permutations(terms, 2)
-        if (one := _product(map, first)) is not None and (other := _product(map, second)) is not None
-        if other.init is None and one.result.type == other.result.type
-    ]
-    steps = _Steps(kernel) if found else None
-    return next(((first, second) for first, second, one, other in found if steps and steps.admit(one, other)), None)
+    steps = _Steps(kernel)
+    admitted = [each for each in found if steps.admit(each)]
+    return min(admitted, key=lambda each: not steps.are_fed(each.second), default=None)
 
 
 class _Steps:
@@ -88,63 +126,79 @@ class _Steps:
     def __init__(self, kernel: KernelOp):
         assert kernel.schedule is not None
         part = part_of_kernel(kernel)
-        plans = [StreamPlan(part, axis) for axis in kernel.schedule.stream.as_dict()]
-        self.verdicts = {state: verdict for plan in plans for state, verdict in plan.verdicts.items()}
-        follows = any(verdict.repair is not None for verdict in self.verdicts.values())
+        self.plan = next((StreamPlan(part, axis) for axis in kernel.schedule.stream.as_dict()), None)
+        verdicts = () if self.plan is None else self.plan.verdicts.values()
+        follows = any(verdict.repair is not None for verdict in verdicts)
         self.are_plain = not follows and not any(isinstance(op, WhereOp) for op in part.ops)
 
-    def admit(self, first: ContractOp, second: ContractOp) -> bool:
-        """Whether the second product can add to the sum of the first. Where it adds to it in each step, the first has to
-        do so in the same steps, and nothing else to move what both add to."""
-        if second.result not in self.verdicts:
+    def are_fed(self, product: ContractOp) -> bool:
+        """Whether they sum a product, piece by piece."""
+        return self.plan is not None and self.plan.is_state(product.result)
+
+    def admit(self, found: Added) -> bool:
+        """Whether the second product can add to the first term. Where each step adds a piece of it, the first is known
+        before all of them, or is a sum to which each adds a piece, too; and nothing moves what both add to. Sums of
+        threads do not begin with the registers of a product, nor does one with theirs."""
+        plan, first, second = self.plan, found.begun, found.second
+        if plan is None:
             return True
-        if first.result not in self.verdicts or not self.are_plain:
+        is_alone = isinstance(found.first, Leaf)
+        if not self.are_fed(second):
+            return not (self.are_fed(first) and _may_be_promoted(first))
+        if not self.are_plain or (is_alone and _may_be_promoted(second)):
             return False
-        return self.verdicts[first.result].stage == self.verdicts[second.result].stage
+        if all(plan.is_fixed(leaf.value) for leaf in leaves(found.first)):
+            return True
+        if not is_alone or not self.are_fed(first):
+            return False
+        return plan.verdicts[first.result].stage == plan.verdicts[second.result].stage
 
 
-def _sums(map: MapOp) -> Iterator[list[_Term]]:
-    """Of each sum of a map the arguments that nothing else in it asks for."""
-    for op in map.body.block.ops:
-        if isinstance(op, Addition) and not _is_term(op):
-            yield list(_terms(op))
+def _may_be_promoted(product: ContractOp) -> bool:
+    """Whether threads may add up a sum (`hierarchy-promote-sums`), whose registers are not those of a product then."""
+    return str(format_of(product.lhs.type)) in EIGHT_BIT and product.accumulate == f32
 
 
-def _is_term(op: Addition) -> bool:
-    uses = list(op.result.uses)
-    return len(uses) == 1 and type(uses[0].operation) is type(op)
-
-
-def _terms(sum: Addition) -> Iterator[_Term]:
-    for operand in sum.operands:
-        if len(list(operand.uses)) > 1:
-            continue
-        if isinstance(operand, BlockArgument):
-            yield _Term(operand, sum)
-        elif isinstance(operand.owner, Addition) and type(operand.owner) is type(sum):
-            yield from _terms(operand.owner)
-
-
-def _into(second: ContractOp, first: ContractOp, map: MapOp) -> ContractOp:
-    """The second product, begun with the first, behind which it comes to stand."""
-    multiply = None if second.multiply is None else second.multiply.data
-    type, init = second.result.type, first.result
-    joined = ContractOp(second.lhs, second.rhs, second.over_axes, type, second.accumulate, init, multiply)
-    joined.attributes |= second.attributes
-    joined.location = second.location
+def _join(kernel: KernelOp, map: MapOp, found: Added) -> MapOp | None:
+    """Let the second product begin with the first term; what is left of the map, if anything is."""
     block = map.parent_block()
     assert block is not None
+    begins = _beginning(block, map, found)
+    joined = _begun_with(found.second, begins)
     block.insert_op_before(joined, map)
-    replace(second, [], joined.result)
+    joined.result.name_hint = found.second.result.name_hint
+    rest = _rest(map, found, joined)
+    replace(map, [rest] if isinstance(rest, MapOp) else [], rest.result)
+    replace(found.second, [], joined.result)
+    names = [label(value) for value in (found.begun.result, joined.result, begins)]
+    subject = f"{names[0]} and {names[1]} of @{kernel.kernel_name.data}"
+    note(function_of(kernel), PASS, subject, LAW, f"{names[1]} begins with {names[2]}")
+    return rest if isinstance(rest, MapOp) else None
+
+
+def _rest(map: MapOp, found: Added, joined: ContractOp) -> MapOp | ContractOp:
+    """What is left of a map; the product where that is all that it gives."""
+    left = substitute(found.left, lambda leaf: Leaf(joined.result) if leaf.value is found.second.result else leaf)
+    if isinstance(left, Leaf) and left.value.type == map.result.type:
+        return joined
+    return build_map(left, map.result.type, map.result.name_hint, map.location)
+
+
+def _beginning(block: Block, map: MapOp, found: Added) -> SSAValue:
+    """The first term, as an array."""
+    if isinstance(found.first, Leaf):
+        return found.begun.result
+    hint = found.begun.result.name_hint
+    scaled = build_map(found.first, found.begun.result.type, None, map.location)
+    block.insert_op_before(scaled, map)
+    scaled.result.name_hint = fresh_hint(scaled.result, f"{hint}_scaled") if hint else None
+    return scaled.result
+
+
+def _begun_with(product: ContractOp, begins: SSAValue) -> ContractOp:
+    multiply = None if product.multiply is None else product.multiply.data
+    lhs, rhs, type = product.lhs, product.rhs, product.result.type
+    joined = ContractOp(lhs, rhs, product.over_axes, type, product.accumulate, begins, multiply)
+    joined.attributes |= product.attributes
+    joined.location = product.location
     return joined
-
-
-def _leave_out(map: MapOp, term: _Term) -> None:
-    """A map without one of the terms of a sum."""
-    (rest,) = [operand for operand in term.addition.operands if operand is not term.arg]
-    term.addition.result.replace_all_uses_with(rest)
-    term.addition.detach()
-    term.addition.erase()
-    place = term.arg.index
-    map.body.block.erase_arg(term.arg)
-    map.operands = [operand for index, operand in enumerate(map.operands) if index != place]

@@ -58,8 +58,10 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/two_peaks.mlir": ({},),
     "tests/programs/chosen_by_a_number.mlir": ({},),
     "tests/programs/scores_by_heads.mlir": ({"q": 9, "x": 37},),
+    "tests/programs/added_products.mlir": ({}, {"k": 3}),
 }
 EXPLICIT = (
+    "hierarchy-join-sums",
     "hierarchy-rescale-lazily",
     "hierarchy-expand-streams",
     "diagram-expand-approximations",
@@ -173,6 +175,7 @@ FIRST = {
     "passes/expressions/scalars": "tests/programs/unread_condition.mlir",
     "dialects/diagram/solved": "tests/programs/strided.mlir",
     "passes/streams/selections": "tests/programs/blocks_of_a_table.mlir",
+    **dict.fromkeys(("hierarchy_join_sums", "passes/products/added"), "tests/programs/added_products.mlir"),
     "passes/streams/lagging": "tests/programs/told_from_a_maximum.mlir",
     "passes/streams/ways": "tests/programs/two_peaks.mlir",
     "passes/streams/searches": "tests/programs/mixed_numbers.mlir",

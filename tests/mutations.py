@@ -334,6 +334,27 @@ MUTATIONS: dict[str, Mutation] = {
         "return self._present is not None and name_of(test) == self._present",
         "return True",
     ),
+    "join sums: begins with what is not scaled": (
+        "hierarchy_join_sums",
+        "if isinstance(found.first, Leaf):\n        return found.begun.result",
+        "if True:\n        return found.begun.result",
+    ),
+    "join sums: a term counts twice": ("passes/products/added", "if part is addition:", "if False:"),
+    "join sums: the rest of a sum is forgotten": (
+        "passes/products/added",
+        "(rest,) = [operand for operand in addition.operands if operand is not term]",
+        "rest = term",
+    ),
+    "join sums: steps add one of several products": (
+        "passes/streams/stream",
+        "into = self.before[state] if op.init is None else self.scope.values.get(op.init, self.before[state])",
+        "into = self.before[state]",
+    ),
+    "join sums: a stream begins with nothing": (
+        "passes/streams/stream",
+        "if (beginning := self.plan.beginning_of(state)) is not None:\n            return known[beginning]",
+        "",
+    ),
     "streams: repairs nothing": (
         "passes/streams/stream",
         "into = self.before[state] if repair is None else self.repaired(state, repair, self.before)",

@@ -330,6 +330,7 @@ ORACLES: dict[str, Oracle] = {
     "rms_norm_matmul": lambda x, w: (F.rms_norm(x, x.shape[-1:], eps=1e-5) @ w,),
     "sin2cos2": sum_of_squares,
     "softmax": lambda a: (torch.softmax(a, -1),),
+    "lora": lambda x, w, a, b: (x @ w + 2 * (x @ a) @ b,),
     "softmax_bounded": lambda a, bound: (torch.softmax(a, -1),),
     "softmax_matmul": lambda a, w: (torch.softmax(a, -1) @ w,),
     "swiglu": lambda x, w, v: (F.silu(x @ w) * (x @ v),),

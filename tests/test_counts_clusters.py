@@ -54,6 +54,7 @@ ALONG: dict[str, tuple[str, ...]] = {
     "conv1d_dilated": ("b", "f", "t"),
     "cross_attention": ("q",),
     "experts": ("n",),
+    "lora": ("t", "j"),
     "matmul": ("m", "n"),
     "matmul_epilogue": ("t", "o"),
     "matmul_gelu": ("t", "o"),

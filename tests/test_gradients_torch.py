@@ -82,6 +82,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "kl_divergence": kl_divergence,
     "mlp": mlp,
     "matmul_gelu": lambda x, w, b: F.gelu(x @ w.mT + b),
+    "lora": lambda x, w, a, b: x @ w + 2 * (x @ a) @ b,
     "swiglu": lambda x, w, v: F.silu(x @ w) * (x @ v),
     "conv1d": lambda x, f: F.conv1d(x.mT, f.permute(2, 1, 0)).mT,
     "conv1d_dilated": lambda x, f: F.conv1d(x.mT, f.permute(2, 1, 0), stride=2, dilation=3).mT,

@@ -49,6 +49,7 @@ EVERY_DAY = {
     "streaming: any axis that is asked for",
     "tiling: any axis that is asked for",
     "transpose: the kernel reads what it read",
+    "join sums: begins with what is not scaled",
     "promote: in the middle of a step",
     "sharing: of one element for all",
     "choose: groups of one index",

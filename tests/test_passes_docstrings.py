@@ -33,6 +33,7 @@ NAMES = (
     "fusion",
     "streaming",
     "tiling",
+    "hierarchy-join-sums",
     "hierarchy-expand-streams",
     "diagram-expand-approximations",
     "diagram-exp-to-exp2",

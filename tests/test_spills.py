@@ -33,6 +33,7 @@ KNOWN = {
     ("gated_linear_attention", "a100", "long"): 100,  # any strides
     ("gated_linear_attention", "h100", "long"): 100,  # any strides
     ("linear_attention", "a100", "long"): 16,
+    ("lora", "h100", "long"): 432,  # any strides
     ("matmul_int8_nn", "a100", "stated"): 20,
     ("matmul_int8_nn", "h100", "stated"): 8,
     ("matmul_residual", "h100", "long"): 16,  # of consumers, X at any strides

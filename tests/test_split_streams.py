@@ -35,6 +35,7 @@ REFUSED = {
     "rms_norm": "a result has axis 'i'",
     "log_softmax": "a result has axis 'x'",
     "softmax": "a result has axis 'x'",
+    "lora": "every part would compute the product %base again",
     "softmax_bounded": "a result has axis 'x'",
     "quantised_matmul": "there is no law that merges parts of 'i': the program fixes how %X8 is rounded",
     "sin2cos2": "no axis of it is streamed",

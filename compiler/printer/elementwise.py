@@ -85,7 +85,7 @@ def print_map(writer: KernelWriter, op: MapOp, is_kept: bool = False) -> None:
         is_skipped = skips_ones(op) and name == writer.values[op.inputs[0]]
         with writer.text.block(_where_not_one(writer, op.inputs[1])) if is_skipped else nullcontext():
             writer.text.nest(loops, statements)
-        if _repeats_numbers(op) and _is_summed_to(op.result):
+        if (_repeats_numbers(op) or _is_beside_a_loop(op)) and _is_summed_to(op.result):
             writer.text.line(f"{writer.call('keep')}({name});")
 
 
@@ -94,6 +94,14 @@ def _repeats_numbers(op: MapOp) -> bool:
     has one register for them, and copies it among the products that add to it, which ptxas would fence (C7519)."""
     told = {axis for each in op.inputs if not isinstance(each.owner, FillOp) for axis in axes_of(each.type)}
     return not told.issuperset(axes_of(op.result.type))
+
+
+def _is_beside_a_loop(op: MapOp) -> bool:
+    """Whether its elements are what a loop gives, or what is behind a branch or in a loop adds to them: ptxas makes them
+    as late as it may, that is, behind the fence of that product (C7519)."""
+    is_behind = any(isinstance(each.owner, scf.ForOp | scf.IfOp) and each.type == op.result.type for each in op.inputs)
+    users = [use.operation for use in op.result.uses]
+    return is_behind or any(user.regions or user.parent_block() is not op.parent_block() for user in users)
 
 
 def _where_not_one(writer: KernelWriter, factor: SSAValue) -> str:

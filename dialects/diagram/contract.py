@@ -157,11 +157,6 @@ class ContractOp(DiagramOperation):
         print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)
 
 
-def begins_with_product(op: ContractOp) -> bool:
-    """Whether a contraction adds to the result of another one, which nothing else reads."""
-    return op.init is not None and isinstance(op.init.owner, ContractOp) and len(list(op.init.uses)) == 1
-
-
 def is_computed_with(value: SSAValue) -> bool:
     """Whether anything but contractions reads a value, or they read it for more than a factor."""
     return any(not isinstance(use.operation, ContractOp) or use.index >= 2 for use in value.uses)

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram.accumulators import begins_before, goes_on
 from treadle.dialects.diagram.array import format_of, with_format
-from treadle.dialects.diagram.contract import begins_with_product
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import fresh_hint, replace
 from treadle.passes.expressions.scalars import Expression, Leaf, Node, build_map, compare, convert, number
@@ -79,20 +79,12 @@ def rebuilt(
 
 def keep_states_apart(kernel: KernelOp, axis: str) -> None:
     """Let each reduction over the streamed axis be a state alone: what it is rounded to, and what is added
-    to it, follow as operations of their own. Products that go on with the sum of another one over the axis are one
-    state with it."""
+    to it, follow as operations of their own. Products that add to another one are one state with it, or begin with
+    it."""
     for op in list(kernel.body.block.ops):
-        if isinstance(op, ContractOp | ReduceOp) and axis in op.over_axes and not goes_on(op, axis):
+        is_alone = not goes_on(op, axis) and not begins_before(op, axis)
+        if is_alone and isinstance(op, ContractOp | ReduceOp) and axis in op.over_axes:
             reduce_alone(op)
-
-
-def goes_on(op: Operation, axis: str) -> bool:
-    """Whether a product goes on with the sum of another one over an axis, over which it sums, too."""
-    if not isinstance(op, ContractOp) or axis not in op.over_axes or not begins_with_product(op):
-        return False
-    assert isinstance(op.init, SSAValue)
-    first = op.init.owner
-    return isinstance(first, ContractOp) and axis in first.over_axes
 
 
 def reduce_alone(op: ContractOp | ReduceOp) -> None:

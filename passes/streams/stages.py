@@ -20,9 +20,9 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
-from treadle.passes.expressions.reductions import goes_on
 from treadle.passes.streams.changes import NoLaw, Repair
 from treadle.passes.streams.followed import Followed, Safe
 
@@ -190,6 +190,13 @@ class StreamPlan:
         self.verdicts[result], self.stage[result] = before, before.stage
         self._states[result] = self._states[op.init] = frozenset([result])
         self.goes_on[op.init] = result
+
+    def beginning_of(self, state: SSAValue) -> SSAValue | None:
+        """What a state begins with in place of its neutral element."""
+        before = {after: value for value, after in self.goes_on.items()}
+        while state in before:
+            state = before[state]
+        return state.owner.init if isinstance(state.owner, ContractOp) else None
 
     def begun_with(self, value: SSAValue) -> SSAValue:
         """The state that a product of a step adds to, which others of its step may have added to before."""

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
 from treadle.dialects.diagram.condition import Both, Condition, Term
 from treadle.dialects.diagram.lagging import SLACK, skip_ones, slack_of
@@ -22,7 +23,6 @@ from treadle.passes.expressions.conditions import inputs_of, parts_of, spelled
 from treadle.passes.expressions.lagging import lagging
 from treadle.passes.expressions.reductions import (
     combine,
-    goes_on,
     is_neutral,
     kind_of,
     neutral_of,
@@ -92,15 +92,21 @@ class StreamParts(ABC):
 
     # -- the parts --------------------------------------------------------------------------------
 
-    def initialise(self, states: Sequence[SSAValue]) -> Block:
+    def initialise(self, states: Sequence[SSAValue], known: Named | None = None) -> Block:
+        """The states before the first piece; `known`: what is before the stream."""
         block = Block()
-        for state in states:
-            fill = FillOp(neutral_of(state), self.tile(state.type))
-            fill.location = location_of(state)
-            fill.result.name_hint = hint_of(state, "start")
-            block.add_op(fill)
-        self.end(block, [op.results[0] for op in block.ops])
+        begun = [self._beginning(block, state, known or {}) for state in states]
+        self.end(block, begun)
         return block
+
+    def _beginning(self, block: Block, state: SSAValue, known: Named) -> SSAValue:
+        if (beginning := self.plan.beginning_of(state)) is not None:
+            return known[beginning]
+        fill = FillOp(neutral_of(state), self.tile(state.type))
+        fill.location = location_of(state)
+        fill.result.name_hint = hint_of(state, "start")
+        block.add_op(fill)
+        return fill.result
 
     def step(
         self,
@@ -327,7 +333,7 @@ class Step(Following):
 
     def _go_on(self, op: ContractOp | ReduceOp, state: SSAValue) -> None:
         """Add one of several products to a state."""
-        into = self.scope.values[op.init] if op.init in self.scope.values else self.before[state]
+        into = self.before[state] if op.init is None else self.scope.values.get(op.init, self.before[state])
         operands = [self.scope.values[operand] for operand in operands_of(op)]
         new = rebuilt(op, operands, self.before[state].type, into)
         new.result.name_hint = op.result.name_hint if state is not op.result else hint_of(state, "new")

@@ -43,9 +43,8 @@ class Consumers:
             self._operation(op, target, mapping)
             if isinstance(op, cuda.ProductOp):
                 read = read | {left_of(op), op.rhs} if next_of_sum(op) is not None else set[SSAValue]()
-            left = {
-                rings[tile] for tile in (*to_come, *(each for each in held if each in read or used_after(op, each)))
-            }
+            needed = (each for each in held if each in read or used_after(op, each))
+            left = {rings[tile] for tile in (*to_come, *needed)}
             for ring in dict.fromkeys(rings[tile] for tile in held):
                 if ring in left:
                     continue
@@ -129,17 +128,14 @@ class Consumers:
 def next_of_sum(op: cuda.ProductOp) -> cuda.ProductOp | None:
     """The product that adds to the sum of this one before anything else happens, so that nobody awaits it (PTX ISA
     9.7.15.6.2: those that add to the same registers, of one shape, may be in flight together)."""
-    uses = list(op.result.uses)
-    if len(uses) != 1 or op.promote is not None:
+    if len(list(op.result.uses)) != 1 or op.promote is not None:
         return None
     later = op.next_op
     while later is not None and (isinstance(later, _BETWEEN) or later.dialect_name() == "arith"):
         later = later.next_op
-    if not isinstance(later, cuda.ProductOp) or later.promote is not None or uses[0].operation is not later:
+    if not isinstance(later, cuda.ProductOp) or later.accumulator is not op.result or later.promote is not None:
         return None
-    if later.instruction != op.instruction:
-        return None
-    return later if uses[0].index == later.operands.index(later.accumulator) else None
+    return later if later.instruction == op.instruction else None
 
 
 _BETWEEN = (cuda.CopyOp, cuda.BarrierOp, cuda.SharedOp)

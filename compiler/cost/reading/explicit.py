@@ -64,8 +64,9 @@ from treadle.compiler.cost.reading.stream_limits import (
     is_stream_limited_twice,
 )
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram.accumulators import begins_with_product
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
-from treadle.dialects.diagram.contract import begins_with_product, is_multiplied
+from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp
 from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
@@ -415,9 +416,7 @@ class Walk:
                 self.hold("kept", left)
         self.kept[self.stream_number] += kept_registers(product, spread)
         self.spared[self.stream_number] += spared_registers(product, spread)
-        behind = op.init is not None and not self.inside
-        if not behind and not begins_with_product(op):  # else it is in the place of what it begins with
-            self.hold("passing" if self.inside and op.init is None else "carried", op.result, width=4)
+        self.accumulator(op)
         if product.every:
             self.hold("partial", op.result, width=4)
         for operand in (op.lhs, op.rhs):
@@ -429,6 +428,13 @@ class Walk:
                 self.hold("shared", operand)
                 self.hold("moving", operand, along=made_in(operand, self.inside[-1].axis if self.inside else None))
                 self.labour([written(operand)], spread)
+
+    def accumulator(self, op: ContractOp) -> None:
+        """The sum, if it is not in the place of what it begins with, or of a state that begins with it."""
+        behind = op.init is not None and not self.inside
+        if behind or begins_with_product(op) or _begins_state(op.result):
+            return
+        self.hold("passing" if self.inside and op.init is None else "carried", op.result, width=4)
 
     def left(self, op: ContractOp) -> str:
         """Where the left operand is, as `Product` says it."""
@@ -541,6 +547,18 @@ def _is_of_one_cell(stream: StreamOp, array: SSAValue) -> bool:
     """Whether a table says which pieces a stream is fed, each of one cell of it: few others are tested."""
     select = None if stream.selection is None else stream.selection.owner
     return isinstance(select, SelectOp) and array in select.inputs and select.cells_of_piece == 1
+
+
+def _begins_state(value: SSAValue) -> bool:
+    """Whether a stream begins with a value, or with what a map makes of it, and nothing else reads it."""
+    uses = list(value.uses)
+    if len(uses) != 1:
+        return False
+    user = uses[0].operation
+    if isinstance(user, MapOp):
+        return user.result.type == value.type and _begins_state(user.result)
+    stream = user.parent_op()
+    return isinstance(stream, StreamOp) and user.parent_block() is stream.initialise.block
 
 
 def _is_needed_beside(op: ReduceOp) -> bool:

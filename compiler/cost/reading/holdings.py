@@ -19,8 +19,9 @@ from treadle.compiler.cost.kernel.work import width_of
 from treadle.compiler.cost.reading.ahead import begun_ahead, capped, divided
 from treadle.compiler.cost.reading.decorated import Decorated
 from treadle.dialects.diagram import MapOp, ReduceOp
+from treadle.dialects.diagram.accumulators import begins_with_product
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.contract import begins_with_product, is_multiplied
+from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy.schedule import promoted_every
 
 
