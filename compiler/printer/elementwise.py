@@ -97,8 +97,8 @@ def _repeats_numbers(op: MapOp) -> bool:
 
 
 def _is_beside_a_loop(op: MapOp) -> bool:
-    """Whether a loop gives what it reads, or something in a loop, or behind a branch, adds to what it makes: ptxas makes
-    that as late as it may, that is, behind the fence of a product (C7519)."""
+    """Whether a loop gives what it reads, or something in a loop, or behind a branch, adds to it: ptxas makes that
+    as late as it may, that is, behind the fence of a product (C7519)."""
     is_behind = any(isinstance(each.owner, scf.ForOp | scf.IfOp) and each.type == op.result.type for each in op.inputs)
     users = [use.operation for use in op.result.uses]
     return is_behind or any(user.regions or user.parent_block() is not op.parent_block() for user in users)
