@@ -163,7 +163,8 @@ def test_the_choice_is_the_best_there_is(path: Path, machine: str, scale: str):
             best, where = found
             chosen = merit(choice.estimate)
             assert chosen.spills <= best.spills, f"{choice.candidate} but {where}"
-            assert chosen.time_us <= WITHIN * best.time_us, f"{choice.candidate} but {where}"
+            faster = chosen.time_us <= WITHIN * best.time_us
+            assert faster or chosen.spills < best.spills, f"{choice.candidate} but {where}"
 
 
 def test_pieces_of_different_lengths_fill_their_last_wave():

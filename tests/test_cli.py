@@ -45,7 +45,9 @@ def test_every_example_compiles_and_verifies(path: Path, capsys: pytest.CaptureF
     assert cli.main(["run", str(path)]) == 0
     captured = capsys.readouterr()
     unknown = r"(, \d+ of \d+ elements without a bound)?"  # of sums that cancel, as state_space has among its own
-    assert re.fullmatch(rf"(verified \(\w+\): \w+ max error \S+ \(tolerance \S+?{unknown}\)\n)+", captured.out)
+    loose = r"(; loose: [^)]*)?" if "f8" in path.stem else ""  # of few products, which rounding to 8 bits leaves coarse
+    told = rf"verified \(\w+\): \w+ max error \S+ \(tolerance \S+?{unknown}{loose}\)\n"
+    assert re.fullmatch(rf"({told})+", captured.out)
 
 
 def test_compile_prints_to_standard_output_what_it_writes_to_a_file(capsys: pytest.CaptureFixture[str]) -> None:

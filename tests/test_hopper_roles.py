@@ -206,7 +206,7 @@ FAULTS = {
     "K completes on V's barrier": (r"(tensor_load\(K_\w+, K_map, )&K_ring", r"\1&V_ring"),
     "K lands in the first stage always": (r"stage_at\((K_\w+), [^;]*;", r"\1;"),
     "K is read from the first stage always": (
-        r"(for \(int \w+ = second.*?const uint64_t b = matrix_descriptor<128>\(\w+) \+ .*?, (\d+\);)",
+        r"(const uint64_t b = matrix_descriptor<128>\(K_\w+) \+ int\(K_stage\).*?, (\d+\);)",
         r"\1, \2",
     ),
     "the other array is loaded": (r"tensor_load\((K_\w+), K_map", r"tensor_load(\1, V_map"),
