@@ -85,6 +85,7 @@ CUT_AT_LAUNCH: dict[str, tuple[dict[str, int], ...]] = {
 REASSOCIATED: dict[str, tuple[dict[str, tuple[str | int, ...]], tuple[dict[str, int], ...]]] = {
     "tests/programs/products_of_products.mlir": ({"sums": ("A", "B", "C"), "chunk": (4,)}, ({}, {"x": 24, "q": 9})),
     "tests/programs/linear_attention_shares.mlir": ({"sums": ("A",), "chunk": (5,)}, ({}, {"x": 9})),
+    "tests/programs/prefix_of_rows.mlir": ({"sums": ("B",), "chunk": (4,)}, ({}, {"x": 24, "q": 9})),
     "tests/programs/prefix_sums.mlir": ({"sums": ("A", "B", "C"), "chunk": (4, 2)}, ({}, {"x": 24, "q": 9})),
 }
 """Programs whose products of products are made in another order: what the pass is asked for, and sizes."""
