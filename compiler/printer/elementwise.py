@@ -85,7 +85,7 @@ def print_map(writer: KernelWriter, op: MapOp, is_kept: bool = False) -> None:
         is_skipped = skips_ones(op) and name == writer.values[op.inputs[0]]
         with writer.text.block(_where_not_one(writer, op.inputs[1])) if is_skipped else nullcontext():
             writer.text.nest(loops, statements)
-        if (_repeats_numbers(op) or _is_beside_a_loop(op)) and _is_summed_to(op.result):
+        if (_repeats_numbers(op) or _is_used_late(op)) and _is_summed_to(op.result):
             writer.text.line(f"{writer.call('keep')}({name});")
 
 
@@ -96,12 +96,17 @@ def _repeats_numbers(op: MapOp) -> bool:
     return not told.issuperset(axes_of(op.result.type))
 
 
-def _is_beside_a_loop(op: MapOp) -> bool:
-    """Whether a loop gives what it reads, or something in a loop, or behind a branch, adds to it: ptxas makes that
-    as late as it may, that is, behind the fence of a product (C7519)."""
-    is_behind = any(isinstance(each.owner, scf.ForOp | scf.IfOp) and each.type == op.result.type for each in op.inputs)
-    users = [use.operation for use in op.result.uses]
-    return is_behind or any(user.regions or user.parent_block() is not op.parent_block() for user in users)
+def _is_used_late(op: MapOp) -> bool:
+    """Whether a result is used in a loop, behind a branch, or behind a wait for tiles: ptxas makes elements as late
+    as it may, that is, behind the fence of the product that adds to them (C7519); not so those behind a test."""
+    if skips_ones(op):
+        return False
+    later = op.next_op
+    while later is not None and op.result not in later.operands:
+        if isinstance(later, cuda.AwaitOp):
+            return True
+        later = later.next_op
+    return later is None or bool(later.regions)
 
 
 def _where_not_one(writer: KernelWriter, factor: SSAValue) -> str:
