@@ -69,9 +69,9 @@ PROGRAMS: dict[str, tuple[Callable[..., tl.Array], str, tuple[str, ...], int]] =
 }
 """Each with the axes whose sizes are known, and how many products begin with another one."""
 SIZES: tuple[dict[str, int], ...] = (
-    {"m": 130, "k": 300, "n": 96, "r": 40, "q": 70, "x": 200, "d": 64, "e": 16, "v": 64},
-    {"m": 1, "k": 8, "n": 8, "r": 8, "q": 1, "x": 1, "d": 16, "e": 16, "v": 16},
-    {"m": 33, "k": 0, "n": 64, "r": 16, "q": 9, "x": 9, "d": 64, "e": 32, "v": 32},
+    {"m": 130, "k": 300, "n": 96, "r": 40, "q": 70, "x": 200, "d": 64, "e": 16, "v": 64, "h": 2},
+    {"m": 1, "k": 8, "n": 8, "r": 8, "q": 1, "x": 1, "d": 16, "e": 16, "v": 16, "h": 1},
+    {"m": 33, "k": 0, "n": 64, "r": 16, "q": 9, "x": 9, "d": 64, "e": 32, "v": 32, "h": 3},
 )
 
 
@@ -156,6 +156,23 @@ def test_products_overlap(name: str) -> None:
     fed = [each for each in cubin.resources if each.kernel.endswith("_specialised")]
     assert fed
     assert not any(each.spilled_bytes for each in fed)
+
+
+def two_values(q: tl.Array, k: tl.Array, u: tl.Array, r: tl.Array, b: tl.Array, v: tl.Array, w: tl.Array) -> tl.Array:
+    scores = tl.contract(q, k, over="e") + tl.contract(u, r, over="d") + b
+    weights = (scores * 0.05).to("bf16")
+    return tl.contract(weights, v, over="x") + tl.contract(weights, w, over="x")
+
+
+@needs_compiler
+def test_a_product_that_adds_to_another_one_is_not_delayed() -> None:
+    """Tiles of the first would be given back before the second is awaited, a turn later."""
+    signature, formats = "h q e, h x e, h q d, x d, x, h x v, x v -> h q v", ["bf16"] * 4 + ["f32"] + ["bf16"] * 2
+    likely = {"e": 32, "d": 128, "x": 64, "q": 64, "v": 128, "h": 8}
+    traced = treadle.kernel(signature, machine="h100")(two_values).trace(formats, likely, fixed=("d", "e", "v"))
+    road = compiled(str(traced), machine="h100")
+    assert len(joined(kernel(str(traced)))) == 2
+    road.check({"x": 129, "q": 33, "h": 2})
 
 
 def test_nobody_waits_between_products_of_one_sum() -> None:

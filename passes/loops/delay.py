@@ -44,9 +44,10 @@ def delayable(loop: scf.ForOp, tiles: Mapping) -> Delayed | None:
     """The product of a loop that can be delayed, and is worth it; None if there is none. `tiles` are those that rings
     bring, with their rings.
 
-    It is one whose result the turn only yields, which accumulates on what the turn has made of the same state, whose
-    left operand is in registers and whose right operand comes by a ring that no other product of the turn reads; and
-    the turn has an earlier product, for whose sum it waits: that is what the delayed product runs beside."""
+    It is one whose result the turn only yields, which accumulates on what the turn has made of the same state and
+    awaited, whose left operand is in registers and whose right operand comes by a ring that no other product of the
+    turn reads; and the turn has an earlier product, for whose sum it waits: that is what the delayed product runs
+    beside."""
     body = loop.body.block
     products = [op for op in body.ops if isinstance(op, cuda.WarpgroupProductOp)]
     if len(products) < 2:
@@ -57,6 +58,8 @@ def delayable(loop: scf.ForOp, tiles: Mapping) -> Delayed | None:
         return None
     if state is None or _only_use(wait.result) is not state or is_shared(product.lhs.type):
         return None
+    if isinstance(product.accumulator.owner, cuda.WarpgroupProductOp):
+        return None  # awaited a turn later, both would be, and the tiles of the other are given back by then
     ring = tiles.get(tile_of(product.rhs))
     if ring is None or any(tiles.get(tile_of(other.rhs)) is ring for other in products[:-1]):
         return None
