@@ -127,7 +127,7 @@ def test_low_rank_updates_are_those_of_torch(machine: str) -> None:
     found = kernel(LORA, machine)
     assert joined(found) == ["%base begins with %up_scaled"]
     y = found.run(x, w, a, b, backend="emulator")
-    given = [torch.from_numpy(each.astype(np.float64)) for each in (x, w, a, b)]
+    given = [torch.tensor(each.astype(np.float64)) for each in (x, w, a, b)]
     low = (given[0] @ given[2]).to(torch.float16).double()
     torch.testing.assert_close(
         torch.from_numpy(y).double(), given[0] @ given[1] + 2 * low @ given[3], rtol=2e-3, atol=0.05
