@@ -12,8 +12,6 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-import treadle
-import treadle.language as tl
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
 from treadle.dialects.cuda import kernel_names
@@ -186,22 +184,3 @@ def test_large_products_with_a_finish_spill_nothing(name: str) -> None:
     assert not {
         each.kernel: each.spilled_bytes for each in found if each.spilled_bytes and not each.kernel.endswith("_strided")
     }
-
-
-def added_in_f32(a: tl.Array, b: tl.Array, r: tl.Array) -> tl.Array:
-    return tl.contract(a, b, over="k") + r
-
-
-@pytest.mark.parametrize("format", ["f32", "f16"])
-def test_what_is_loaded_in_pieces_leaves_room_for_large_tiles(format: str) -> None:
-    """An array of words that is added to a product of 4096^3 takes no smaller tile; nor are there spills."""
-    sizes = {"m": 4096, "k": 4096, "n": 4096}
-    traced = treadle.kernel("m k, k n, m n -> m n", machine="h100")(added_in_f32)
-    text = str(traced.trace(["f16", "f16", format], sizes, fixed=("k", "n")))
-    found = treadle.compile(text, machine="h100")
-    assert "group = [m = 128, n = 256]" in found.hierarchy
-    if shutil.which("nvcc") is not None:
-        cubin = compile_cubin(found.cuda, "sm_90a")
-        (fed,) = [each for each in cubin.resources if each.kernel.endswith("_specialised")]
-        assert fed.spilled_bytes == 0
-        assert "C75" not in cubin.log

@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import f32
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from treadle.compiler.cost.kernel.work import Labour, keeps_left_operand, width_of
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import axes_of, format_of, is_array
-from treadle.dialects.hierarchy import KernelOp, LoadOp, StreamOp, YieldOp
+from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.hierarchy import KernelOp, LoadOp, StreamOp
 
 SHARED_WORD = 4
 """Bytes of a lane that one instruction moves to or from shared memory, as the model counts them."""
@@ -147,35 +146,6 @@ def only_limits(value: SSAValue) -> bool:
     """Whether an array says where streams begin and end, and no more: no register has it once they have begun."""
     uses = list(value.uses)
     return bool(uses) and all(_only_limits(value, use.operation) for use in uses)
-
-
-def only_finishes(value: SSAValue, within: Iterable[Operation] = ()) -> bool:
-    """Whether an array meets only sums that are finished, in maps of which no product is made, so that a piece of it is
-    loaded at a time (`printer/finish.py`). `within`: the operations of steps."""
-    users = [use.operation for use in value.uses]
-    return bool(users) and all(_finishes(user) and user not in within for user in users)
-
-
-def _finishes(op: Operation) -> bool:
-    if not isinstance(op, MapOp) or format_of(op.result.type) != f32 or _is_in_step(op):
-        return False
-    waiting, seen = [op.result], set[SSAValue]()
-    while waiting:
-        for use in waiting.pop().uses:
-            user = use.operation
-            if isinstance(user, ContractOp):
-                return False
-            stream = user.parent_op()
-            is_end = isinstance(user, YieldOp) and isinstance(stream, StreamOp)
-            results = stream.results if is_end and stream is not None else user.results
-            waiting += [result for result in results if result not in seen]
-            seen |= set(results)
-    return True
-
-
-def _is_in_step(op: Operation) -> bool:
-    stream = op.parent_op()
-    return isinstance(stream, StreamOp) and op.parent_block() is not stream.finish.block
 
 
 def _only_limits(value: SSAValue, user: Operation) -> bool:

@@ -183,8 +183,7 @@ class Tile:
     what each of those that share a row has of its result. In registers: `carried`, an accumulator that a stream carries
     or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it makes before its products are there;
     `kept`, a left operand that warpgroups have read before it; `partial`, sums that it promotes, a part at a time;
-    `dividing`, what it divides; `capped`, what it bounds by a `tanh`; `value` (spread over all lanes);
-    `finishing` (the same of what meets finished sums alone); `row` (a copy in
+    `dividing`, what it divides; `capped`, what it bounds by a `tanh`; `value` (spread over all lanes); `row` (a copy in
     each lane that shares the row); `column` (a copy in each lane that shares the column: what a step loads for scores
     and has no rows, so that all warps, and eight lanes of each, hold the same); `bound` (a copy as of `row`, of whole
     numbers with which conditions compare). Beside products, of what lies in rows over the lanes: `loaded`, what a step

@@ -84,9 +84,6 @@ number in steps of 160, and nothing of heads of 128 in steps of 128."""
 WARPGROUP_PARTIAL = 1.0
 """For each register of a sum on its way to an accumulator, beside which a step holds nothing else of its own."""
 
-WARPGROUP_FINISHING = 0.5
-"""For each register of an array that meets finished sums, of which a piece is loaded at a time."""
-
 AHEAD = 0.9
 """The part of what maps begin while products run (`ahead.py`) that is there before these are: with positions as biases,
 ptxas 13.0 spills nothing at pieces of 128 and 16 bytes at 144."""
@@ -273,7 +270,6 @@ def registers(plan: Plan, machine: Machine) -> Amount:
         alone = choice(in_turn, least_registers(plan) + LIMITED_TWICE * plan.limited_twice, alone)
     alone = alone + (FROM_SM_90 if machine.capability >= 90 else 0) + _addresses_of_copies(plan)
     apart = {"kept": 1, "partial": WARPGROUP_PARTIAL, "capped": WARPGROUP_CAPPED, "bound": WARPGROUP_BOUND}
-    apart["finishing"] = WARPGROUP_FINISHING
     limits = WARPGROUP_LIMIT * sum(tile.role == "limit" for tile in plan.tiles)
     of_group = WARPGROUP_BASE + limits + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING, apart)
     return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone - plan.spared_registers))
@@ -331,7 +327,6 @@ def _held(plan: Plan, carried: float, passing: float, of_group: Mapping[str, flo
         "state": 1,
         "repairing": REPAIRING,
         "value": 1,
-        "finishing": 1,
         "row": 1,
         "column": 1,
         "bound": 1,

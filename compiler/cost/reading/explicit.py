@@ -29,7 +29,6 @@ from treadle.compiler.cost.kernel.operands import (
     computes_with,
     is_needed_first,
     left_operand,
-    only_finishes,
     only_limits,
     read_back,
     stays_in_registers,
@@ -73,7 +72,7 @@ from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.streams.held import limited_factors
 
-LASTING = ("carried", "kept", "row", "state", "repairing", "column", "bound", "limit", "value", "finishing", *LEAVING)
+LASTING = ("carried", "kept", "row", "state", "repairing", "column", "bound", "limit", "value", *LEAVING)
 """Roles of tiles that stay from step to step."""
 
 
@@ -332,8 +331,7 @@ class Walk:
         self.in_registers.add(array)
         stream = self.inside[-1].axis if self.inside else None
         along_columns = lies_along_columns(axes_of(array.type), stream, self.row, self.products)
-        role = role_of_met(piece, along_columns, self.row, self.roles.single)
-        self.hold("finishing" if role == "value" and only_finishes(piece) else role, piece)
+        self.hold(role_of_met(piece, along_columns, self.row, self.roles.single), piece)
 
     def loaded_in_rows(self, piece: SSAValue) -> None:
         users = {use.operation for use in piece.uses}

@@ -10,7 +10,6 @@ from treadle.compiler.cost.kernel.operands import (
     computes_with,
     is_needed_first,
     left_operand,
-    only_finishes,
     only_limits,
 )
 from treadle.compiler.cost.kernel.roles import lies_along_columns, role_of_met
@@ -64,9 +63,7 @@ class Holdings:
         """What lies as the result of a product that it meets."""
         axes, width = axes_of(value.type), width_of(value.type)
         along_columns = lies_along_columns(axes, self.at.stream, self.at.roles.row, self.at.products)
-        role = role_of_met(value, along_columns, self.at.roles.row, self.at.roles.single)
-        steps = [op for step in self.at.use.steps for op in step]
-        return Holding("finishing" if role == "value" and only_finishes(value, steps) else role, axes, width)
+        return Holding(role_of_met(value, along_columns, self.at.roles.row, self.at.roles.single), axes, width)
 
     def _of_loaded(self, value: SSAValue) -> Iterator[Holding]:
         axes = axes_of(value.type)
