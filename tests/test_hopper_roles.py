@@ -15,7 +15,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
+import treadle
+import treadle.language as tl
 from benchmarking import benchmark
+from roads import compiled
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
 from treadle.dialects.cuda import kernel_names
@@ -274,6 +277,23 @@ def test_a_turn_makes_no_start_of_a_descriptor(width: int) -> None:
 
 
 # -- the way to a GPU ----------------------------------------------------------------------------------
+
+
+def scaled_keys(q: tl.Array, k: tl.Array, s: tl.Array, length: tl.Array, v: tl.Array) -> tuple[tl.Array, tl.Array]:
+    scores = tl.keep(tl.contract(q, k, over="d") * s * 0.2, "x < length[q]", length=length)
+    return tl.contract(tl.softmax(scores, over="x").to("f16"), v, over="x"), tl.logsumexp(scores, over="x")
+
+
+@needs_compiler
+def test_tiles_in_boxes_begin_at_whole_units() -> None:
+    """Four places of three tiles, of which a line lies between two in boxes, would end 208 bytes behind what a block
+    has."""
+    signature, likely = "q d, x d, x, q, x v -> q v, q", {"q": 4096, "x": 130, "d": 64, "v": 128}
+    traced = treadle.kernel(signature, machine="h100")(scaled_keys)
+    text = str(traced.trace(["f16", "f16", "f32", "i32", "f16"], likely, fixed=("x", "d", "v")))
+    road = compiled(text, machine="h100")
+    assert any("_specialised" in each.sym_name.data for each in road.kernels)
+    road.check({"q": 33})
 
 
 def test_what_the_driver_is_asked() -> None:

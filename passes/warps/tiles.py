@@ -13,7 +13,8 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout, reach_of_row
 from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.rings import BARRIER_BYTES
-from treadle.dialects.cuda.tiles import WORD, format_bytes, is_line, tile_bytes
+from treadle.dialects.cuda.shared import BOXES_UNIT
+from treadle.dialects.cuda.tiles import WORD, format_bytes, is_boxed, is_line, tile_bytes
 from treadle.dialects.cuda.warpgroups import depth_of, row_order
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
@@ -63,7 +64,11 @@ def stages_for(
     own = sum(op.stage_bytes for op in others if op.alias is None)
     leaving = max((op.stage_bytes for op in others if op.alias is not None), default=0)
     for stages in STAGES:
-        brought = sum(tile_bytes(brought_type(tile)) * (stages if tile in streamed else 1) for tile in tiles)
+        brought = 0  # one after the other, as `place_tiles` does it
+        for tile in tiles:
+            type = brought_type(tile)
+            begin = -(-brought // BOXES_UNIT) * BOXES_UNIT if is_boxed(type) else brought
+            brought = begin + tile_bytes(type) * (stages if tile in streamed else 1)
         turns = sum(stages if streamed.intersection(each) else 1 for each in filled_together(tiles))
         rings = 2 * BARRIER_BYTES * turns
         size = own + brought + leaving if apart else max(own + brought, leaving)
