@@ -104,10 +104,30 @@ class HierarchyJoinSumsPass(ModulePass):
 
 
 def _join_all(kernel: KernelOp) -> None:
+    """Tried on a copy first: what streams follow, they have to follow still."""
+    trial = kernel.clone()
+    if _joined(trial) and _streams(trial) == _streams(kernel):
+        for subject, reason in _joined(kernel):
+            note(function_of(kernel), PASS, subject, LAW, reason)
+
+
+def _streams(kernel: KernelOp) -> list[int]:
+    """How often each streamed axis is fed."""
+    assert kernel.schedule is not None
+    part = part_of_kernel(kernel)
+    return [len(StreamPlan(part, axis).streams) for axis in kernel.schedule.stream.as_dict()]
+
+
+def _joined(kernel: KernelOp) -> list[tuple[str, str]]:
+    """What was rewritten, and how."""
+    told: list[tuple[str, str]] = []
     for op in list(kernel.body.block.ops):
         map = op if isinstance(op, MapOp) else None
         while map is not None and (found := _found(kernel, map)) is not None:
-            map = _join(kernel, map, found)
+            map, how = _join(map, found)
+            subject = f"{label(found.begun.result)} and {how[0]} of @{kernel.kernel_name.data}"
+            told.append((subject, f"{how[0]} begins with {how[1]}"))
+    return told
 
 
 def _found(kernel: KernelOp, map: MapOp) -> Added | None:
@@ -140,18 +160,19 @@ class _Steps:
         before all of them, or is a sum to which each adds a piece, too; and nothing moves what both add to. Sums of
         threads do not begin with the registers of a product, nor does one with theirs."""
         plan, first, second = self.plan, found.begun, found.second
+        if _may_be_promoted(second):
+            return False
         if plan is None:
             return True
-        is_alone = isinstance(found.first, Leaf)
         if not self.are_fed(second):
             return not (self.are_fed(first) and _may_be_promoted(first))
-        if not self.are_plain or (is_alone and _may_be_promoted(second)):
+        if not self.are_plain:
             return False
         if all(plan.is_fixed(leaf.value) for leaf in leaves(found.first)):
             return True
-        if not is_alone or not self.are_fed(first):
+        if not isinstance(found.first, Leaf) or not self.are_fed(first) or _may_be_promoted(first):
             return False
-        return plan.verdicts[first.result].stage == plan.verdicts[second.result].stage
+        return plan.verdicts[first.result].stage == plan.verdicts[second.result].stage == 0
 
 
 def _may_be_promoted(product: ContractOp) -> bool:
@@ -159,8 +180,9 @@ def _may_be_promoted(product: ContractOp) -> bool:
     return str(format_of(product.lhs.type)) in EIGHT_BIT and product.accumulate == f32
 
 
-def _join(kernel: KernelOp, map: MapOp, found: Added) -> MapOp | None:
-    """Let the second product begin with the first term; what is left of the map, if anything is."""
+def _join(map: MapOp, found: Added) -> tuple[MapOp | None, tuple[str, str]]:
+    """Let the second product begin with the first term; what is left of the map, if anything is, and the names of the
+    product and of what it begins with."""
     block = map.parent_block()
     assert block is not None
     begins = _beginning(block, map, found)
@@ -170,10 +192,7 @@ def _join(kernel: KernelOp, map: MapOp, found: Added) -> MapOp | None:
     rest = _rest(map, found, joined)
     replace(map, [rest] if isinstance(rest, MapOp) else [], rest.result)
     replace(found.second, [], joined.result)
-    names = [label(value) for value in (found.begun.result, joined.result, begins)]
-    subject = f"{names[0]} and {names[1]} of @{kernel.kernel_name.data}"
-    note(function_of(kernel), PASS, subject, LAW, f"{names[1]} begins with {names[2]}")
-    return rest if isinstance(rest, MapOp) else None
+    return rest if isinstance(rest, MapOp) else None, (label(joined.result), label(begins))
 
 
 def _rest(map: MapOp, found: Added, joined: ContractOp) -> MapOp | ContractOp:

@@ -9,9 +9,9 @@ from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.errors import InternalError, TreadleError, at
 from treadle.compiler.pipeline import Options, pipeline, run_passes
-from treadle.dialects.diagram import LawOp
+from treadle.dialects.diagram import ContractOp, LawOp
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes.hierarchy_expand_streams import keep_states_apart
+from treadle.passes.expressions.reductions import keep_states_apart, reduce_alone
 from treadle.passes.streams.laws import function_of, laws_of_kernel
 
 LAST_PASS = "streaming"
@@ -43,6 +43,8 @@ def derive_laws(module: ModuleOp, function: FuncOp) -> Derived:
     laws: list[LawOp] = []
     for kernel in kernels:
         if kernel.schedule is not None and (axes := kernel.schedule.stream.as_dict()):
+            for op in [each for each in kernel.body.block.ops if isinstance(each, ContractOp)]:
+                reduce_alone(op)  # what a sum begins with is none of the law
             keep_states_apart(kernel, next(iter(axes)))
             laws += laws_of_kernel(kernel)
     if laws:

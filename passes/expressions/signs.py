@@ -50,8 +50,9 @@ def _is_nonnegative_array(value: SSAValue) -> bool:
     if isinstance(owner, ReduceOp):
         return owner.kind.data in ("add", "mul") and owner.init is None and is_nonnegative(Leaf(owner.operand))
     if isinstance(owner, ContractOp):
-        square = owner.lhs is owner.rhs and owner.init is None
-        return square or (owner.init is None and is_nonnegative(Leaf(owner.lhs)) and is_nonnegative(Leaf(owner.rhs)))
+        begins = owner.init is None or is_nonnegative(Leaf(owner.init))
+        square = owner.lhs is owner.rhs
+        return begins and (square or (is_nonnegative(Leaf(owner.lhs)) and is_nonnegative(Leaf(owner.rhs))))
     return owner.name == "diagram.extent"
 
 

@@ -19,6 +19,7 @@ from treadle.passes.expressions.scalars import (
     Node,
     axes_in,
     expression_of,
+    forgets_absences,
     inside_out,
     is_plain,
     leaves,
@@ -47,6 +48,8 @@ def added_in(map: MapOp) -> Iterator[Added]:
     if not is_plain(map):
         return
     whole = expression_of(map)
+    if forgets_absences(map, whole):
+        return
     uses = Counter(id(operand) for part in walk(whole) if isinstance(part, Node) for operand in part.operands)
     for sum in walk(whole):
         if isinstance(sum, Node) and sum.kind in ADDITIONS:

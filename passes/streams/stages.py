@@ -198,8 +198,8 @@ class StreamPlan:
             state = before[state]
         return state.owner.init if isinstance(state.owner, ContractOp) else None
 
-    def begun_with(self, value: SSAValue) -> SSAValue:
-        """The state that a product of a step adds to, which others of its step may have added to before."""
+    def state_of_sum(self, value: SSAValue) -> SSAValue:
+        """The state that a product of a step adds to, of several: the result of the last of them."""
         while value in self.goes_on:
             value = self.goes_on[value]
         return value

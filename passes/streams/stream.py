@@ -127,7 +127,7 @@ class StreamParts(ABC):
                 self._keep(scope, op, [part for part in parts_of(op.holds) if part not in certain])
                 continue
             self.fetch_all(scope, op.operands[:1] if holds else _asked(op))
-            if isinstance(op, ContractOp | ReduceOp) and self.plan.begun_with(op.result) in step.before:
+            if isinstance(op, ContractOp | ReduceOp) and self.plan.state_of_sum(op.result) in step.before:
                 step.update(op)
             elif holds:
                 scope.values[op.results[0]] = scope.values[op.operands[0]]
@@ -316,7 +316,7 @@ class Step(Following):
 
     def update(self, op: ContractOp | ReduceOp) -> None:
         """Take one state through the piece: repair it, then reduce the piece into it."""
-        state = self.plan.begun_with(op.result)
+        state = self.plan.state_of_sum(op.result)
         if state is not op.result or goes_on(op, self.plan.axis):
             self._go_on(op, state)
             return
@@ -333,7 +333,8 @@ class Step(Following):
 
     def _go_on(self, op: ContractOp | ReduceOp, state: SSAValue) -> None:
         """Add one of several products to a state."""
-        into = self.before[state] if op.init is None else self.scope.values.get(op.init, self.before[state])
+        is_first = op.init is None or op.init not in self.plan.goes_on
+        into = self.before[state] if is_first or op.init is None else self.scope.values[op.init]
         operands = [self.scope.values[operand] for operand in operands_of(op)]
         new = rebuilt(op, operands, self.before[state].type, into)
         new.result.name_hint = op.result.name_hint if state is not op.result else hint_of(state, "new")

@@ -64,7 +64,7 @@ from treadle.compiler.cost.reading.stream_limits import (
     is_stream_limited_twice,
 )
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
-from treadle.dialects.diagram.accumulators import begins_with_product
+from treadle.dialects.diagram.accumulators import begins_with_product, sum_within
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp
@@ -555,8 +555,10 @@ def _begins_state(value: SSAValue) -> bool:
     if len(uses) != 1:
         return False
     user = uses[0].operation
+    if isinstance(user, ContractOp):
+        return user.init is value and _begins_state(user.result)
     if isinstance(user, MapOp):
-        return user.result.type == value.type and _begins_state(user.result)
+        return sum_within(user) is value and _begins_state(user.result)
     stream = user.parent_op()
     return isinstance(stream, StreamOp) and user.parent_block() is stream.initialise.block
 
