@@ -9,12 +9,13 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 
-from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
+from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import fresh_hint, function_of, functions, kernels, label, note, replace
 from treadle.passes._parts import part_of_kernel
+from treadle.passes.expressions.reductions import operands_of, rebuilt
 from treadle.passes.expressions.scalars import Leaf, build_map, leaves, substitute
 from treadle.passes.products.added import Added, added_in
 from treadle.passes.streams.stages import StreamPlan
@@ -186,7 +187,7 @@ def _join(map: MapOp, found: Added) -> tuple[MapOp | None, tuple[str, str]]:
     block = map.parent_block()
     assert block is not None
     begins = _beginning(block, map, found)
-    joined = _begun_with(found.second, begins)
+    joined = rebuilt(found.second, operands_of(found.second), found.second.result.type, begins)
     block.insert_op_before(joined, map)
     joined.result.name_hint = found.second.result.name_hint
     rest = _rest(map, found, joined)
@@ -195,7 +196,7 @@ def _join(map: MapOp, found: Added) -> tuple[MapOp | None, tuple[str, str]]:
     return rest if isinstance(rest, MapOp) else None, (label(joined.result), label(begins))
 
 
-def _rest(map: MapOp, found: Added, joined: ContractOp) -> MapOp | ContractOp:
+def _rest(map: MapOp, found: Added, joined: ContractOp | ReduceOp) -> MapOp | ContractOp | ReduceOp:
     """What is left of a map; the product where that is all that it gives."""
     left = substitute(found.left, lambda leaf: Leaf(joined.result) if leaf.value is found.second.result else leaf)
     if isinstance(left, Leaf) and left.value.type == map.result.type:
@@ -212,12 +213,3 @@ def _beginning(block: Block, map: MapOp, found: Added) -> SSAValue:
     block.insert_op_before(scaled, map)
     scaled.result.name_hint = fresh_hint(scaled.result, f"{hint}_scaled") if hint else None
     return scaled.result
-
-
-def _begun_with(product: ContractOp, begins: SSAValue) -> ContractOp:
-    multiply = None if product.multiply is None else product.multiply.data
-    lhs, rhs, type = product.lhs, product.rhs, product.result.type
-    joined = ContractOp(lhs, rhs, product.over_axes, type, product.accumulate, begins, multiply)
-    joined.attributes |= product.attributes
-    joined.location = product.location
-    return joined

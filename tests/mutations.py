@@ -347,7 +347,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "join sums: steps add one of several products": (
         "passes/streams/stream",
-        "into = self.before[state] if is_first or op.init is None else self.scope.values[op.init]",
+        "into = self.before[state] if sum_so_far is None else self.scope.values[sum_so_far]",
         "into = self.before[state]",
     ),
     "join sums: a stream begins with nothing": (

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp, MapOp
 from treadle.dialects.diagram.absence import absences_of
@@ -86,13 +85,9 @@ def _multiplied(term: Expression, uses: Counter[int]) -> ContractOp | None:
 
 
 def _product(term: Expression) -> ContractOp | None:
-    return product_alone(term.value) if isinstance(term, Leaf) else None
-
-
-def product_alone(value: SSAValue) -> ContractOp | None:
-    """What makes a value, if it is a product, not rounded, that has one reader."""
-    op = value.owner
-    if not isinstance(op, ContractOp) or len(list(value.uses)) != 1 or format_of(value.type) != op.accumulate:
+    """What makes a term, if it is a product, not rounded, that has one reader."""
+    op = term.value.owner if isinstance(term, Leaf) else None
+    if not isinstance(op, ContractOp) or len(list(op.result.uses)) != 1 or format_of(op.result.type) != op.accumulate:
         return None
     return op
 

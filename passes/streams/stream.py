@@ -333,8 +333,8 @@ class Step(Following):
 
     def _go_on(self, op: ContractOp | ReduceOp, state: SSAValue) -> None:
         """Add one of several products to a state."""
-        is_first = op.init is None or op.init not in self.plan.goes_on
-        into = self.before[state] if is_first or op.init is None else self.scope.values[op.init]
+        sum_so_far = op.init if op.init in self.plan.goes_on else None
+        into = self.before[state] if sum_so_far is None else self.scope.values[sum_so_far]
         operands = [self.scope.values[operand] for operand in operands_of(op)]
         new = rebuilt(op, operands, self.before[state].type, into)
         new.result.name_hint = op.result.name_hint if state is not op.result else hint_of(state, "new")

@@ -101,12 +101,9 @@ class Holdings:
         for op in self.at.products:
             axes = axes_of(op.result.type)
             streams = self.at.streams_of(op)
-            if begins_with_product(op):
-                pass  # in the place of what it begins with
-            elif self.at.stream in axes:
-                held += [Holding("passing", axes, 4, stream) for stream in streams]
-            else:
-                held.append(Holding("carried", axes, 4))
+            if not begins_with_product(op):  # in whose place it would be
+                passing = [Holding("passing", axes, 4, stream) for stream in streams]
+                held += passing if self.at.stream in axes else [Holding("carried", axes, 4)]
             if promoted_every(self.at.kernel.schedule, op):
                 held += [Holding("partial", axes, 4, stream) for stream in streams]
             for operand in (op.lhs, op.rhs):
