@@ -11,13 +11,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
 import programs
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = programs.ROOT
 FOREVER = float("inf")
 
 
@@ -96,18 +95,19 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 def treadle_run(program: str, sizes: Sequence[str] = (), machine: str = "a100") -> list[str]:
     """It tells, too, which variants of the kernels were launched."""
     chosen = [part for size in sizes for part in ("--size", size)]
-    file = f"examples/{program}.mlir"
+    file = programs.file_of(program).relative_to(ROOT).as_posix()
     run = [sys.executable, "-m", "treadle.compiler.main", "run", file, "--backend", "gpu", "--report"]
     return [*run, "--machine", machine, *chosen]
 
 
 def runs() -> Iterator[tuple[str, Sequence[str]]]:
-    """Examples and their sizes, what tells most first."""
+    """Examples and their sizes, what tells most first; then the programs of the tests, at those that they state."""
     yield from ((program, OF_EIGHT_BITS.get(program, ())) for program in FIRST)
     yield from LARGE.items()
     yield from ODD
     others = (path.stem for path in sorted(programs.EXAMPLES.glob("*.mlir")) if path.stem not in FIRST)
     yield from ((program, OF_EIGHT_BITS.get(program, ())) for program in others)
+    yield from ((program, ()) for program in programs.of_tests())
 
 
 SUITES = {"test_torch_modules.py": 4, "test_torch.py": 8, "test_torch_training.py": 8, "test_torch_families.py": 16}
@@ -124,7 +124,8 @@ LONG = 3
 
 
 def test_commands(machines: Sequence[str]) -> dict[str, list[str]]:
-    """The tests that need a GPU, then every example, verified, with the kernels that are made for each machine."""
+    """The tests that need a GPU, then every example and every program of the tests, verified, with the kernels that are
+    made for each machine."""
     return {"pytest": _pytest("tests/test_gpu.py", "tests/test_gpu_calls.py")} | {
         _told("run", program, sizes, machine): treadle_run(program, sizes, machine)
         for program, sizes in runs()

@@ -1,17 +1,39 @@
-"""The programs that are measured: those of `examples/`, at the sizes in question."""
+"""The programs that are measured, and run: those of `examples/`, at the sizes in question, and those of the tests."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+OF_TESTS = ROOT / "tests" / "programs"
+
+
+def file_of(name: str) -> Path:
+    """`examples/NAME.mlir`; a name that is a path, as those of `of_tests` are, begins at the root."""
+    return (ROOT if "/" in name else EXAMPLES) / f"{name}.mlir"
+
+
+def of_tests() -> Iterator[str]:
+    """The names of the programs of the tests: what calls functions is left out, for it is no kernel by itself."""
+    for path in sorted(OF_TESTS.rglob("*.mlir"), key=lambda path: (len(path.parts), path)):
+        if not calls_functions(path.read_text(encoding="utf-8")):
+            yield path.relative_to(ROOT).with_suffix("").as_posix()
+
+
+def calls_functions(text: str) -> bool:
+    from xdsl.dialects.func import CallOp
+
+    from treadle.compiler.source import parse_module
+
+    return any(isinstance(op, CallOp) for op in parse_module(text).walk())
 
 
 def example(name: str, sizes: Mapping[str, int] | None = None, format: str = "f16") -> str:
     """The program `examples/NAME.mlir`, made for these sizes."""
-    return _with_sizes(_in_format((EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"), format), sizes)
+    return _with_sizes(_in_format(file_of(name).read_text(encoding="utf-8"), format), sizes)
 
 
 def attention(

@@ -24,7 +24,7 @@ gpu = benchmark("gpu")
 
 from speed import cases, kernels  # noqa: E402  (benchmarks/gpu.py makes it importable)
 
-checks, preparing = sys.modules["checks"], sys.modules["preparing"]
+checks, preparing, programs = sys.modules["checks"], sys.modules["preparing"], sys.modules["programs"]
 
 
 def test_importing_needs_nothing() -> None:
@@ -121,9 +121,32 @@ def test_every_example_runs_with_the_kernels_of_every_machine() -> None:
     commands = list(checks.test_commands(["h100", "a100"]).values())[1:]
     for machine in ("h100", "a100"):
         files = [command[command.index("run") + 1] for command in commands if machine in command]
-        assert {f"examples/{path.name}" for path in sys.modules["programs"].EXAMPLES.glob("*.mlir")} == set(files)
-        assert files[0] == "examples/matmul.mlir"
+        examples = [file for file in files if file.startswith("examples/")]
+        assert {f"examples/{path.name}" for path in programs.EXAMPLES.glob("*.mlir")} == set(examples)
+        assert files[: len(examples)] == ["examples/matmul.mlir", *examples[1:]]
     assert "h100" in commands[0]
+
+
+def test_every_program_of_the_tests_runs_behind_the_examples() -> None:
+    """But for one that calls a function, which is no kernel by itself; each is prepared as it runs."""
+    listed = [program for program, _ in checks.runs() if program.startswith("tests/programs/")]
+    there = {path.relative_to(checks.ROOT).with_suffix("").as_posix() for path in programs.OF_TESTS.rglob("*.mlir")}
+    assert there - {*listed} == {"tests/programs/around_a_boundary"}
+    assert len(listed) == len({*listed})
+    assert {Path(program).parent.name for program in listed} == {"programs", "found", "gradients"}
+    commands = checks.test_commands(["h100"])
+    prepared = {each.text for each in preparing.programs_of(("tests",), ["h100"])}
+    for program in listed:
+        command = commands[f"run {program} for h100"]
+        text = (checks.ROOT / command[command.index("run") + 1]).read_text(encoding="utf-8")
+        assert text in prepared
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("program", [*programs.of_tests()])
+def test_programs_of_the_tests_are_kernels_of_every_machine(program: str) -> None:
+    for each in preparing.of_runs([(program, ())], ["h100", "a100"]):
+        assert "__global__" in each.cuda()
 
 
 @pytest.mark.parametrize("name", sorted(set(checks.LARGE) - {"softmax"}))
@@ -132,7 +155,7 @@ def test_large_sizes_are_those_of_persistent_grids(name: str) -> None:
     from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
     from treadle.compiler.sizes import set_default_sizes
 
-    module = parse_module(sys.modules["programs"].example(name))
+    module = parse_module(programs.example(name))
     function = entry_function(module)
     sizes = {axis: int(size) for axis, size in (each.split("=") for each in checks.LARGE[name])}
     set_default_sizes(function, axis_sizes(function, sizes))
@@ -146,12 +169,13 @@ def test_large_sizes_are_those_of_persistent_grids(name: str) -> None:
     ("name", "given"),
     [
         *checks.OF_EIGHT_BITS.items(),
+        *((name, ()) for name in programs.of_tests() if "xf8" in programs.example(name)),
         pytest.param("attention_f8", checks.LARGE["attention_f8"], marks=pytest.mark.full),  # twelve million scores
     ],
 )
 def test_sums_of_fourteen_bits_can_be_verified(name: str, given: tuple[str, ...]) -> None:
     """Else a run on a GPU would tell next to nothing of products of 8 bits: the result is right, and seen to be."""
-    module = parse_module(sys.modules["programs"].example(name))
+    module = parse_module(programs.example(name))
     function = entry_function(module)
     sizes = {axis: int(size) for axis, size in (each.split("=") for each in given)}
     inputs = make_inputs(function, axis_sizes(function, sizes), seed=0)
