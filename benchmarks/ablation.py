@@ -248,7 +248,7 @@ class Measuring:
             ahead = {str(case): pool.apply_async(_ahead, (str(case), self.machine, others)) for case in chosen}
 
             def found(known: Any, whole: bool) -> None:
-                self.data["cases"][str(known.case)] |= _as_json(known, conditions)
+                self.data["cases"][str(known.case)] |= as_json(known, conditions)
                 self._keep()
 
             with closing(Watch(child, self.until, found, self._ended)) as watch:
@@ -294,7 +294,7 @@ def _ahead(name: str, machine: str, others: int) -> tuple[list[Way], Sampled | N
     return ways_of(case, machine, others), sampled(case, inputs_of(case))
 
 
-def _as_json(found: Any, conditions: Any) -> dict[str, Any]:
+def as_json(found: Any, conditions: Any) -> dict[str, Any]:
     """Every way by its name, with its time beside that of the pipeline's own."""
     told = {each.who: each.as_json(found.case) for each in found.measured}
     own = told.get(OWN, {}).get("seconds", {}).get("median")

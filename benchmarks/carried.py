@@ -34,6 +34,13 @@ def pack(names: Iterable[str], archive: Path, others: Iterable[Path] = ()) -> in
     return archive.stat().st_size
 
 
+def with_checksum(path: Path) -> tuple[Path, Path]:
+    """A file of the cache, as `pack` takes it: whole only beside its check sum."""
+    from treadle.runtime.cache import CHECKSUM
+
+    return path, path.with_name(f"{path.name}{CHECKSUM}")
+
+
 def unpack(archive: Path) -> None:
     """Into the cache of this machine."""
     from treadle.runtime.cache import cache_directory

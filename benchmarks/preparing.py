@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -156,7 +156,13 @@ class OfSuites:
         return f"the suites' {self.kept.stem}"
 
 
-Wanted = Program | Rates | Launched | Way | TakenApart
+class Wanted(Protocol):
+    """CUDA C for a machine."""
+
+    @property
+    def machine(self) -> str: ...
+
+    def cuda(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -273,7 +279,7 @@ def _of_predictions(machines: Sequence[str]) -> Iterator[Wanted]:
 
 
 def of_runs(runs: Iterable[tuple[str, Sequence[str]]], machines: Sequence[str]) -> Iterator[Program]:
-    """Examples at these sizes."""
+    """Examples, or programs of the tests, at these sizes."""
     for program, sizes in runs:
         known = {axis: int(size) for axis, size in (each.split("=") for each in sizes)}
         yield from (Program(programs.example(program), known, machine) for machine in machines)
@@ -319,7 +325,7 @@ def _cache(folder: Path) -> Iterator[None]:
 def prepare(
     capability: tuple[int, int],
     workers: int,
-    every: Sequence[Wanted | OfSuites],
+    every: Sequence[Wanted],
     archive: Path | None = None,
     others: Sequence[Path] = (),
 ) -> int:
@@ -338,14 +344,12 @@ def prepare(
             if count % 10 == 0 or count == len(every):
                 print(f"compiled {count - failed} of {len(every)}: {sum(made.values()) / 2**20:.1f} MiB", flush=True)
     if archive is not None:
-        from treadle.runtime.cache import CHECKSUM
-
-        packed = [*others, *(file for path in sorted(kept) for file in (path, path.with_name(path.name + CHECKSUM)))]
+        packed = [*others, *(file for path in sorted(kept) for file in carried.with_checksum(path))]
         print(f"packed into {archive.name}: {carried.judged(carried.pack(made, archive, packed))}", flush=True)
     return 1 if failed else 0
 
 
-def compile_one(program: Wanted | OfSuites, capability: tuple[int, int]) -> tuple[str, int]:
+def compile_one(program: Wanted, capability: tuple[int, int]) -> tuple[str, int]:
     """Machine code into the cache: its file's name and bytes, those of its log too."""
     from treadle.compiler.machines import load_machine
     from treadle.runtime.gpu import arch_for

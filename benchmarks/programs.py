@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -83,6 +84,14 @@ def product_in_f32(sizes: Mapping[str, int]) -> str:
         .replace("-> !C16", "-> !C")
         .replace("%C16 : !C16", "%C : !C")
     )
+
+
+def traced(signature: str, function: Callable[..., Any], sizes: Mapping[str, int]) -> str:
+    """What a function over named axes computes, of arguments in f16, made for these sizes."""
+    import treadle
+
+    kernel = treadle.kernel(signature)(function)
+    return str(kernel.trace(["f16"] * len(kernel.names), dict(sizes)))
 
 
 def _in_format(text: str, format: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,26 +51,34 @@ class Way:
 
 def ways_of(case: Case, machine: str, others: int = OTHER_SIZES) -> list[Way]:
     """The pipeline's own first; from the cache if they were made before."""
+    return kept_ways(path_of(case, machine, others), lambda: _made(case, machine, others))
+
+
+def kept_ways(path: Path, make: Callable[[], Iterable[Way]]) -> list[Way]:
+    """Those of a file of the cache, made if it is not there."""
     from treadle.runtime.cache import cached_file
 
-    def make(path: Path) -> None:
-        found = [asdict(each) for each in _made(case, machine, others)]
-        path.write_text(json.dumps(found), encoding="utf-8")
+    def write(path: Path) -> None:
+        path.write_text(json.dumps([asdict(each) for each in make()]), encoding="utf-8")
 
-    kept = cached_file(path_of(case, machine, others), make)
-    read: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
+    read: list[dict[str, Any]] = json.loads(cached_file(path, write).read_text(encoding="utf-8"))
     return [Way(**{**each, "kernels": tuple(each["kernels"])}) for each in read]
 
 
 def path_of(case: Case, machine: str, others: int = OTHER_SIZES) -> Path:
-    """Where the ways of a case are kept: known by the program, the passes, and all files of treadle."""
+    """Where the ways of a case are kept."""
+    return kept_path(case, machine, str(others))
+
+
+def kept_path(case: Case, machine: str, which: str) -> Path:
+    """A file of the cache, known by the program, the passes, all files of treadle, and which ways it holds."""
     from treadle.compiler.machines import load_machine
     from treadle.runtime.cache import cache_directory
     from treadle.store import itself
 
     here = Path(__file__).read_text(encoding="utf-8")
     parts = (itself(), here, case.program, repr(sorted(case.open_sizes.items())), repr(load_machine(machine)))
-    digest = hashlib.sha256("\n".join((*parts, str(others))).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join((*parts, which)).encode()).hexdigest()
     return cache_directory() / FOLDER / f"{digest[:32]}.json"
 
 
@@ -81,13 +89,13 @@ def _made(case: Case, machine: str, others: int) -> Iterator[Way]:
 
     passes = pipeline(Options(machine, sizes=case.open_sizes))
     module = parse_module(case.program)
-    own = _way(case, OWN, passes)
+    own = make_way(case, OWN, passes)
     yield own
     known = {own.cuda, what_runs(own)}
     left_out = [Without(name) for name in reversed(optional(module, passes))]
     for each in (*left_out, *other_options(passes), *other_sizes(module, passes, others)):
         changes = getattr(each, "left_out", getattr(each, "name", ""))
-        made = _way(case, str(each), each.applied(passes), changes)
+        made = make_way(case, str(each), each.applied(passes), changes)
         if made.refused or not known & {made.cuda, what_runs(made)}:
             known |= {made.cuda, what_runs(made)}
             yield made
@@ -108,7 +116,8 @@ def what_runs(way: Way) -> str:
     return str(module)
 
 
-def _way(case: Case, what: str, passes: Sequence[Any], changes: str = "") -> Way:
+def make_way(case: Case, what: str, passes: Sequence[Any], changes: str = "") -> Way:
+    """What these passes make of a case, or why they do not."""
     from treadle.compiler.machines import machine_of
     from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, print_cuda, try_passes
     from treadle.compiler.source import parse_module
@@ -124,13 +133,13 @@ def _way(case: Case, what: str, passes: Sequence[Any], changes: str = "") -> Way
         module.verify()
         cuda = print_cuda(module)
     except Exception as error:  # some passes only pay together: what they refuse, or cannot, is told
-        return replace(way, refused=_reason(error))
+        return replace(way, refused=reason(error))
     arch = machine_of(module).arch
     us = modelled_us(scheduled, what, changes)
     return replace(way, module=str(module), cuda=cuda, kernels=tuple(kernel_names(module)), arch=arch, model_us=us)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     lines = str(error).removeprefix("<string>:").strip().splitlines()
     return lines[0] if lines else f"{type(error).__name__}: what others rest on is not made"
 

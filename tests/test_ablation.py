@@ -208,9 +208,27 @@ def test_ways_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) ->
     assert len({id(uploaded) for uploaded, _ in asked}) == 1
     assert all(len(each.seconds.seconds) == measured.WAYS_ROUNDS for each in found.measured if each.seconds)
 
+    monkeypatch.setattr(measured, "prepare_torch", lambda *_: kernels.Prepared(lambda: "", lambda: np.full(3, 1.0)))
+    job = Job(CASE, ("a peer that is out",), None, {"own": made["own"]}, beside=("a peer", "a peer that is out"))
+    found = measured.measure_ways(job, inputs, "NVIDIA H100", timer, lambda news: None, lambda: None)
+    assert [each.who for each in found.measured if each.seconds] == ["own", "a peer"]
+
     own = {"who": ways.OWN, "seconds": {"median": 1e-3}}
     rows = ablation.measured_rows({"ways": {"x": {"seconds": {"median": 2e-3}, "ratio": 2.0}, ways.OWN: own}})
     assert rows == [[ways.OWN, "1000", "1.000", "0"], ["x", "2000", "2.000", "0"]]
+
+
+def test_all_results_of_a_kernel_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several, all elements, one after another."""
+    from treadle.compiler.bench import gpu as recorder
+    from treadle.runtime import host
+
+    results = np.ones((2, 3), np.float16), np.full(4, 2, np.float32)
+    monkeypatch.setattr(recorder, "Recorder", lambda *_: SimpleNamespace(variants=["one"], launches=[]))
+    monkeypatch.setattr(host, "execute", lambda *_: results)
+    prepared = kernels.prepare_treadle(CASE, [], "NVIDIA H100", Lowered(CASE.program, "", (), "sm_90a"))
+    assert prepared.result().tolist() == [1, 1, 1, 1, 1, 1, 2, 2, 2, 2]
+    assert kernels.as_one(results[:1]) is results[0]
 
 
 def test_arrays_are_uploaded_once() -> None:

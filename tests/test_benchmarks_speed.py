@@ -36,7 +36,7 @@ from speed.kept import Kept  # noqa: E402
 from speed.news import Job  # noqa: E402
 from speed.pool import LENGTH  # noqa: E402
 
-preparing = sys.modules["preparing"]
+preparing, questions = sys.modules["preparing"], benchmark("questions")
 
 
 # -- cases ---------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ preparing = sys.modules["preparing"]
 
 def test_cases() -> None:
     every = list(cases.cases(quick=False))
-    assert {case.kind for case in every} == set(kernels.PEERS)
+    assert {case.kind for case in every} | {each.case.kind for each in questions.questions()} == set(kernels.PEERS)
     attention = [case for case in every if case.kind.endswith("attention")]
     assert {case.sizes["b"] * case.sizes["q"] for case in attention} == {16384}
     assert {case.sizes["h"] * case.sizes["d"] for case in attention} == {2048}
@@ -87,11 +87,19 @@ SMALL = [
     replace(cases.generation(16, 4096), sizes={"b": 1, "h": 2, "g": 4, "q": 1, "x": 40, "d": 128}),
     replace(cases.latent_attention(64, 4096), sizes={"b": 2, "h": 5, "x": 40}),
     replace(cases.mixed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
+    cases.low_rank_update(40),
+    cases.products_added_up(40),
+    cases.products_of_a_batch(3, 40, 24),
+    cases.projection_of_heads(2, 3, 9, 8, 40),
+    cases.divergence(9, 40),
+    cases.attention_backward(1, 2, 33, 64),
 ]
 ROWS = [cases.softmax, cases.rms_norm]
 
 
-@pytest.mark.parametrize("who", ["SDPA flash", "SDPA flash in f16", "SDPA masked", "cuBLAS", kernels.UNFUSED])
+@pytest.mark.parametrize(
+    "who", ["SDPA flash", "SDPA flash in f16", "SDPA masked", "cuBLAS", kernels.UNFUSED, "one product"]
+)
 def test_the_others_compute_the_same(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's functions, on its CPU, beside the reference."""
     torch = pytest.importorskip("torch")
@@ -102,13 +110,22 @@ def test_the_others_compute_the_same(who: str, monkeypatch: pytest.MonkeyPatch) 
         if maker is None:
             continue
         inputs = kernels.inputs_of(case)
-        (expected,) = run_function(parse_module(case.program), inputs).results
+        expected = kernels.as_one(run_function(parse_module(case.program), inputs).results)
         arrays = [torch.from_numpy(kernels.sixteen_bits(each)) for each in inputs]
-        theirs = maker(torch, case, arrays)().float().numpy()
+        theirs = kernels.on_host(maker(torch, case, arrays)()).astype(np.float32)
         assert theirs.shape == np.shape(expected)
         assert measured.largest_difference(theirs, np.asarray(expected)) < 0.02 * np.abs(expected).max()
         compared += 1
     assert compared
+
+
+def test_gradients_of_flash_attention_are_asked_for_as_pytorch_takes_them() -> None:
+    """By an operator of which there is none on a CPU; that it is called rightly, tensors without numbers tell."""
+    torch = pytest.importorskip("torch")
+    case = cases.attention_backward(1, 2, 64, 64)
+    arrays = [torch.empty(each.shape, dtype=torch.float16, device="meta") for each in kernels.inputs_of(case)]
+    results = kernels.PEERS[case.kind]["flash backward"](torch, case, arrays)()
+    assert [each.shape for each in results] == [each.shape for each in arrays[:3]]
 
 
 def test_large_inputs_are_drawn_from_a_pool() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import programs
 
+from treadle import language as tl
 from treadle.runtime.inputs import SMALL_INTEGERS
 
 TOKENS, CHANNELS = 16384, 2048
@@ -234,3 +235,59 @@ def softmax(length: int) -> Case:
 def rms_norm(length: int) -> Case:
     sizes = {"t": ROW_ELEMENTS // length, "i": length}
     return Case("rms norm", programs.example("rms_norm", sizes), sizes, bytes=2 * 2 * ROW_ELEMENTS + 4 * length)
+
+
+# -- of which only ways are measured (`questions.py`) --------------------------------------------------
+
+
+def low_rank_update(size: int) -> Case:
+    """A layer to which a product of two narrow ones is added; the work is that of the layer alone."""
+    sizes, factor = dict.fromkeys("tij", size), size**-0.5
+    text = programs.example("lora", sizes)
+    return Case("low-rank update", text, sizes, flop=2 * size**3, factors={"%W": factor, "%A": factor, "%B": 0.25})
+
+
+def products_added_up(size: int) -> Case:
+    """Two products over one axis, whose sums are added."""
+    sizes = dict.fromkeys("mnk", size)
+
+    def added(a: tl.Array, b: tl.Array, c: tl.Array, d: tl.Array) -> tl.Array:
+        return (tl.contract(a, b, over="k") + tl.contract(c, d, over="k")).to("f16")
+
+    text = programs.traced("m k, k n, m k, k n -> m n", added, sizes)
+    return Case("products added up", text, sizes, flop=4 * size**3)
+
+
+def products_of_a_batch(batch: int, size: int, depth: int) -> Case:
+    """Summed over the batch, too, which lies apart from the depth."""
+    sizes = {"b": batch, "m": size, "n": size, "k": depth}
+
+    def summed(a: tl.Array, b: tl.Array) -> tl.Array:
+        return tl.contract(a, b, over="b k").to("f16")
+
+    text = programs.traced("b m k, b k n -> m n", summed, sizes)
+    return Case("products of a batch added up", text, sizes, flop=2 * batch * size * size * depth)
+
+
+def projection_of_heads(batch: int, heads: int, length: int, width: int, columns: int) -> Case:
+    """What is behind attention: of all heads' results one, which lie apart."""
+    sizes = {"b": batch, "h": heads, "t": length, "d": width, "o": columns}
+
+    def projected(a: tl.Array, b: tl.Array) -> tl.Array:
+        return tl.contract(a, b, over="h d").to("f16")
+
+    text = programs.traced("b h t d, h d o -> b t o", projected, sizes)
+    flop = 2 * batch * length * heads * width * columns
+    return Case("projection of heads", text, sizes, flop=flop, factors={"%b": (heads * width) ** -0.5})
+
+
+def divergence(rows: int, classes: int) -> Case:
+    sizes = {"t": rows, "c": classes}
+    return Case("divergence", programs.example("kl_divergence", sizes), sizes, bytes=2 * 4 * rows * classes)
+
+
+def attention_backward(batch: int, heads: int, length: int, width: int) -> Case:
+    """Five products, of which ours makes two twice: not counted, as nobody counts them."""
+    sizes = {"b": batch, "h": heads, "q": length, "x": length}
+    text = programs.attention(width, sizes, example="attention_backward")
+    return Case("attention backward", text, {**sizes, "d": width}, flop=10 * batch * heads * length * length * width)

@@ -25,7 +25,7 @@ class Prepared:
 
     call: Call
     result: Callable[[], Any]
-    """A numpy array."""
+    """A numpy array, of several results all their elements."""
     launched: Callable[[], tuple[str, ...]] = tuple
     """The kernels of ours that ran."""
 
@@ -78,9 +78,17 @@ def prepare_treadle(
     backend: Any = Recorder(lowered.cuda, lowered.kernels, lowered.arch)
     if uploaded is not None:
         backend.upload = uploaded.by(backend.upload)
-    (result,) = execute(parse_module(lowered.module), inputs, backend)
+    result = as_one(execute(parse_module(lowered.module), inputs, backend))
     launched = tuple(dict.fromkeys(backend.variants))
     return Prepared(lambda: [launch() for launch in backend.launches], lambda: result, lambda: launched)
+
+
+def as_one(results: Sequence[Any]) -> Any:
+    """Of several results all their elements, one after another: so all of them are compared."""
+    import numpy as np
+
+    first, *others = results
+    return np.concatenate([np.ravel(each).astype(np.float32) for each in results]) if others else first
 
 
 # -- PyTorch -------------------------------------------------------------------------------------------
@@ -94,7 +102,12 @@ def prepare_torch(case: Case, inputs: Sequence[Any], who: str) -> Prepared:
     torch = pytorch()
     arrays = [torch.from_numpy(sixteen_bits(each)).cuda() for each in inputs]
     call = PEERS[case.kind][who](torch, case, arrays)
-    return Prepared(call, lambda: call().cpu().numpy())
+    return Prepared(call, lambda: on_host(call()))
+
+
+def on_host(results: Any) -> Any:
+    """One tensor, or several, as a numpy array."""
+    return as_one([each.cpu().numpy() for each in (results if isinstance(results, tuple) else (results,))])
 
 
 def sixteen_bits(array: Any) -> Any:
@@ -332,6 +345,46 @@ def _latent(torch: Any, queries: Any, rotated: Any, keys: Any, positions: Any) -
     return torch.softmax(scores * 192**-0.5, -1).to(queries.dtype) @ keys
 
 
+def _with_update(torch: Any, x: Any, weights: Any, down: Any, up: Any) -> Any:
+    """The factor is that of `examples/lora.mlir`."""
+    return torch.addmm(x @ weights, x @ down, up, alpha=2.0)
+
+
+def _added(torch: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    return torch.addmm(a @ b, c, d)
+
+
+def _side_by_side(torch: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """One product, of operands that are put together each time."""
+    return torch.cat((a, c), 1) @ torch.cat((b, d), 0)
+
+
+def _divergence(torch: Any, a: Any, b: Any) -> Any:
+    one, other = torch.log_softmax(a, -1), torch.log_softmax(b, -1)
+    return (one.exp() * (one - other)).sum(-1)
+
+
+def _backward(torch: Any, q: Any, k: Any, v: Any, o: Any, given: Any) -> Any:
+    """As `examples/attention_backward.mlir` has it, with all scores."""
+    scale = q.shape[-1] ** -0.5
+    shares = torch.softmax((q @ k.mT).float() * scale, -1)
+    mean = (o.float() * given.float()).sum(-1, keepdim=True)
+    scores = (shares * ((given @ v.mT).float() - mean) * scale).to(q.dtype)
+    return scores @ k, scores.mT @ q, shares.to(q.dtype).mT @ given
+
+
+def _flash_backward(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """By the operator that PyTorch's autograd calls, for a result that is given; sums of powers come beforehand."""
+    (q, k, v, o, given), flash = arrays, torch.ops.aten
+    scale = q.shape[-1] ** -0.5
+    found = flash._scaled_dot_product_flash_attention(q, k, v, 0.0, False, False, scale=scale)
+    sums, (of_q, of_k, most_q, most_k, seed, offset) = found[1], found[2:8]
+    lengths, drawn = (of_q, of_k, most_q, most_k), (seed, offset)
+    return lambda: flash._scaled_dot_product_flash_attention_backward(
+        given, q, k, v, o, sums, *lengths, 0.0, False, *drawn, scale=scale
+    )
+
+
 def _distances(torch: Any, x: Any, y: Any) -> Any:
     return (x[:, None] - y[None]).abs().sum(-1)
 
@@ -387,6 +440,12 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
         UNFUSED: _eager(lambda torch, x, y: torch.cdist(x, y, p=1)),
         "torch.compile": _compiled(_distances),
     },
+    "low-rank update": {UNFUSED: _eager(_with_update)},
+    "products added up": {UNFUSED: _eager(_added), "one product": _eager(_side_by_side)},
+    "products of a batch added up": {UNFUSED: _eager(lambda torch, a, b: torch.einsum("bmk,bkn->mn", a, b))},
+    "projection of heads": {UNFUSED: _eager(lambda torch, a, b: torch.einsum("bhtd,hdo->bto", a, b))},
+    "divergence": {UNFUSED: _eager(_divergence), COPY: _copy},
+    "attention backward": {UNFUSED: _eager(_backward), "flash backward": _flash_backward},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
     "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},
 }

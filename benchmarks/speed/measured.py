@@ -141,8 +141,8 @@ WAYS_ROUNDS, WAYS_SAMPLE_SECONDS = 9, 0.03
 def measure_ways(
     job: Job, inputs: Sequence[Any], device: str, timer: Timer, tell: Tell, sound: Callable[[], object]
 ) -> Found:
-    """Ways to make the kernels of a case, on the same arrays of the device. The first that is right at the places whose
-    reference is known is what the others are compared with as a whole."""
+    """Ways to make the kernels of a case, on the same arrays of the device, and who else is to be beside them. The
+    first that is right at the places whose reference is known is what the others are compared with as a whole."""
     case, reference, uploaded = job.case, job.reference, Uploaded()
 
     def judge(result: Any) -> str:
@@ -155,6 +155,9 @@ def measure_ways(
     for who, lowered in job.ways.items():
         if who not in job.without:
             comparison.prepare(who, partial(prepare_treadle, case, inputs, device, lowered, uploaded))
+    for who in job.beside:
+        if who not in job.without:
+            comparison.prepare(who, partial(prepare_torch, case, inputs, who))
     found = comparison.measure(WAYS_ROUNDS, WAYS_SAMPLE_SECONDS)
     tell(News(found=found))
     return found

@@ -20,11 +20,13 @@ class Job:
     lowered: Lowered | None = None
     """Our kernels, if they are there already."""
     ways: Mapping[str, Lowered] = field(default_factory=dict[str, Lowered])
-    """Where these are to be measured beside each other, and nobody else: the first is what others are compared with."""
+    """Where these are to be measured beside each other: the first is what others are compared with."""
     reference: Sampled | None = None
     """What their results must be at some places."""
     older: Mapping[str, Lowered] = field(default_factory=dict[str, Lowered])
     """Our kernels for older machines, measured beside ours and the others', by what they are called."""
+    beside: tuple[str, ...] = ()
+    """Who else is measured beside `ways`."""
 
 
 @dataclass(frozen=True)
