@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -125,15 +126,14 @@ class Try:
         return way
 
     def _made(self) -> Way:
-        from treadle.compiler.errors import TreadleError
         from treadle.compiler.pipeline import Options, pipeline
 
         case = self.question.case
         try:
             passes = self.changes.applied(pipeline(Options(self.machine, sizes=case.open_sizes)))
-        except TreadleError as error:
+            return make_way(case, self.label, passes)
+        except Exception as error:  # options that no pass has, or whatever goes wrong: the others are made all the same
             return Way(self.label, refused=reason(error))
-        return make_way(case, self.label, passes)
 
     def cuda(self) -> str:
         return self.way().cuda
@@ -146,16 +146,29 @@ def tries_of(question: Question, machine: str) -> list[Try]:
     return [Try(question, label, changes, question.machine or machine) for label, changes in every(question)]
 
 
-def told_apart(made: Sequence[Way]) -> list[Way]:
+def made(tries: Sequence[Sequence[Try]], workers: int) -> list[list[Way]]:
+    """The ways of each question, some made at a time; told as they come."""
+    with ProcessPoolExecutor(workers) as pool:
+        found = iter(pool.map(Try.way, [each for several in tries for each in several]))
+        return [_told_of(several[0].question, told_apart([next(found) for _ in several])) for several in tries]
+
+
+def _told_of(question: Question, found: list[Way]) -> list[Way]:
+    refused = [f"    {each.what}: {each.refused}" for each in found if each.refused]
+    print("\n".join([f"{len(found) - len(refused)} ways of {question.case}", *refused]), flush=True)
+    return found
+
+
+def told_apart(found: Sequence[Way]) -> list[Way]:
     """A way that prints the same code as one before is none."""
     first: dict[str, str] = {}
-    for each in made:
+    for each in found:
         if not each.refused:
             first.setdefault(each.cuda, each.what)
-    same = {each.what: first.get(each.cuda, each.what) for each in made}
+    same = {each.what: first.get(each.cuda, each.what) for each in found}
     return [
         each if same[each.what] == each.what else replace(each, refused=f"it prints the same as '{same[each.what]}'")
-        for each in made
+        for each in found
     ]
 
 
@@ -169,15 +182,10 @@ def prepare(
     """The ways of each question, whose machine code is in the cache then, and packed into a file, if one is named; 1 if
     nvcc refuses something."""
     tries = [tries_of(each, machine) for each in chosen]
-    with ProcessPoolExecutor(workers) as pool:
-        made = iter(pool.map(Try.way, [each for many in tries for each in many]))
-        ways = [told_apart([next(made) for _ in many]) for many in tries]
-    both = [pair for many, ways_of in zip(tries, ways, strict=True) for pair in zip(many, ways_of, strict=True)]
-    for each, way in both:
-        if way.refused:
-            print(f"{each}: {way.refused}", flush=True)
-    wanted = [each for each, way in both if not way.refused]
-    kept = [file for each, _ in both for file in carried.with_checksum(each.path)]
+    ways = made(tries, workers)
+    every_try, every_way = chain.from_iterable(tries), chain.from_iterable(ways)
+    wanted = [each for each, way in zip(every_try, every_way, strict=True) if not way.refused]
+    kept = [file for each in chain.from_iterable(tries) for file in carried.with_checksum(each.path)]
     return ways, preparing.prepare(capability, workers, wanted, archive, kept)
 
 
@@ -212,8 +220,8 @@ class Run:
             for some in batches(chosen, self._workers):
                 if monotonic() >= self._until:
                     break
-                made, _ = prepare(some, self._machine, self._capability, self._workers)
-                for question, ways in zip(some, made, strict=True):
+                found, _ = prepare(some, self._machine, self._capability, self._workers)
+                for question, ways in zip(some, found, strict=True):
                     if monotonic() < self._until:
                         self._measure(question, ways, watch)
         print(f"written to {path}")
@@ -232,9 +240,11 @@ class Run:
             "model us": {each.what: each.model_us for each in ways if each.model_us is not None},
         }
         lowered = {each.what: each.lowered for each in ways if not each.refused}
-        watch.measure(Job(question.case, ways=lowered, beside=question.beside))
+        if lowered:
+            watch.measure(Job(question.case, ways=lowered, beside=question.beside))
         self._keep()
-        print(answer(question.asked, self.data["cases"][case]), flush=True)
+        rows = ablation.measured_rows(self.data["cases"][case])
+        print(f"{question.asked}\n{results.table(ablation.MEASURED_HEAD, rows)}", flush=True)
 
     def _found(self, found: Found, whole: bool) -> None:
         self.data["cases"][str(found.case)] |= ablation.as_json(found, self._conditions)
@@ -259,12 +269,6 @@ def batches(chosen: Sequence[Question], workers: int) -> Iterator[list[Question]
             some = []
     if some:
         yield some
-
-
-def answer(asked: str, case: dict[str, Any]) -> str:
-    """A table of times, and why some have none."""
-    refused = [f"{what}: {why}" for what, why in case["refused"].items()]
-    return "\n".join([asked, results.table(ablation.MEASURED_HEAD, ablation.measured_rows(case)), *refused])
 
 
 if __name__ == "__main__":

@@ -168,8 +168,8 @@ def test_what_is_prepared_is_made_once(
     archive = tmp_path / "tries.tar.xz"
     assert tries.main(["--prepare", "h200", "--archive", str(archive), "--workers", "1"]) == 0
     said = capsys.readouterr().out
-    assert f"{SMALL.case}, again: it prints the same as '{ways.OWN}'" in said
-    assert f"{SMALL.case}, of no pass: the pipeline has no pass 'cuda-hurry'" in said
+    assert f"2 ways of {SMALL.case}\n    again: it prints the same as '{ways.OWN}'\n" in said
+    assert "    of no pass: the pipeline has no pass 'cuda-hurry'" in said
     assert len(compiled) == 2
     assert {target for _, target in compiled} == {"sm_90a"}
     monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "there"))
@@ -181,6 +181,21 @@ def test_what_is_prepared_is_made_once(
     assert own.cuda != other.cuda
     assert all(each.refused for each in refused)
     assert compiled[2:] == compiled[:2]
+
+
+def test_what_goes_wrong_with_one_way_stops_no_other(
+    compiled: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = ways.make_way
+
+    def fails(case: Any, what: str, passes: Any) -> Any:
+        if what != ways.OWN:
+            raise KeyError(what)
+        return make(case, what, passes)
+
+    monkeypatch.setattr(tries, "make_way", fails)
+    ((own, other, *_),), code = tries.prepare([SMALL], "h200", (9, 0), 1)
+    assert (own.refused, other.refused, code) == ("", "'without warp-specialization'", 0)
 
 
 def test_questions_are_compiled_some_at_a_time() -> None:
@@ -244,6 +259,13 @@ def test_what_is_found_is_kept(run: None, capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().out
     assert "Which is faster?\n" in said
     assert "it prints the same as 'as the pipeline makes it'" in said
+
+
+def test_where_every_way_is_refused_nobody_is_measured(run: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tries, "make_way", lambda case, what, passes: ways.Way(what, refused="no room"))
+    monkeypatch.setattr(Watch, "measure", lambda *_: pytest.fail("there is nothing to measure"))
+    assert tries.main(["--workers", "1"]) == 0
+    assert kept()["cases"][str(SMALL.case)]["refused"][ways.OWN] == "no room"
 
 
 def test_nothing_begins_when_the_time_is_over(run: None, compiled: list[Any]) -> None:
