@@ -176,7 +176,7 @@ def _of_eight_bits() -> Question:
         cases.product_of_eight_bits(16384),
         {
             **clusters(("m", 2), ("n", 2)),
-            **sections(4, 8, 12, 16, 32),
+            **sections(4, 12, 16, 32),
             "256 x 128": sizes(group="m=256,n=128"),
             **{f"128 x 256, steps of {k}": sizes(group="m=128,n=256", stream=f"k={k}") for k in (64, 256)},
         },
@@ -196,7 +196,7 @@ def _of_short_attention() -> Iterator[Question]:
         "What would make attention of 512 faster: other blocks, blocks that share keys, another order?",
         cases.attention(TOKENS // 512, CHANNELS // 128, 512, 128),
         {
-            **small_blocks(64, 96, 128, turns=(0, 3)),
+            **small_blocks(64, 96, 128, turns=(0, 1)),
             **blocks((192, 64), (128, 64), (128, 176)),
             **clusters(("q", 2), ("q", 4)),
             **pair,
@@ -209,7 +209,7 @@ def _of_short_attention() -> Iterator[Question]:
         "And causal attention of 512?",
         cases.attention(TOKENS // 512, CHANNELS // 128, 512, 128, causal=True),
         {
-            **small_blocks(64, 128, turns=(0, 3)),
+            **small_blocks(64, 128, turns=(0, 1)),
             **blocks((192, 64), (128, 64)),
             **clusters(("q", 2)),
             **sections(1, 8, 128),
@@ -221,13 +221,13 @@ def _of_short_attention() -> Iterator[Question]:
     yield Question(
         "And with heads of 256?",
         cases.attention(TOKENS // 512, CHANNELS // 256, 512, 256, causal=True),
-        {**small_blocks(64, turns=(0, 3)), **blocks((128, 64)), **sections(1, 8, 128), **apart},
+        {**small_blocks(64, turns=(0, 1)), **blocks((128, 64)), **sections(1, 8, 128), **apart},
         CUDNN,
     )
     yield Question(
         "Are small blocks that share a multiprocessor faster for windows?",
         cases.window_attention(4096),
-        {**small_blocks(64, turns=(0, 2, 3)), **blocks((128, 64), (192, 64))},
+        {**small_blocks(64, turns=(0, 1, 3)), **blocks((128, 64), (192, 64))},
         ("SDPA masked",),
     )
 
@@ -244,7 +244,6 @@ def _of_long_attention() -> Question:
 def _of_layers() -> Iterator[Question]:
     ways = {
         **clusters(("t", 2), ("o", 2)),
-        "no clusters": option("cuda-cluster{size=1}"),
         **{f"{t} x {o}": sizes(group=f"t={t},o={o}") for t, o in ((256, 128), (128, 256), (128, 192), (192, 128))},
         **sections(8, 32),
         **otherwise(APART),

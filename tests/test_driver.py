@@ -4,6 +4,7 @@ where results are wanted, the PTX machine does."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -117,6 +118,34 @@ def test_calls_on_arrays_of_numpy_are_repeated(environment: dict[str, str], of: 
     done, told = started(environment, str(DRIVER / "again.py"), *of.split())
     assert done.returncode == 0, done.stdout + done.stderr
     assert {line.partition(" ")[0] for line in told} == {"launched"}
+
+
+QUESTION = """
+import sys
+sys.path.insert(0, "benchmarks")
+import questions, tries
+from speed import cases
+ways = questions.without("cuda-speculate") | {"again": questions.Changes()}
+asked = questions.Question("How fast?", cases.attention_backward(1, 1, 64, 64), ways, ("PyTorch eager",))
+tries.questions = lambda: iter([asked])
+if __name__ == "__main__":
+    sys.exit(tries.main(sys.argv[1:]))
+"""
+
+
+def test_questions_are_answered(environment: dict[str, str], tmp_path: Path) -> None:
+    """`benchmarks/tries.py`, from the question to its answer: three results are compared, and launches timed."""
+    script, results = tmp_path / "question.py", tmp_path / "results"
+    script.write_text(QUESTION, encoding="utf-8")
+    done, told = started({**environment, "TREADLE_RESULTS": str(results)}, str(script), "--workers", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = results.glob("tries-nvidia-h100-*.json")
+    (found,) = json.loads(path.read_text(encoding="utf-8"))["cases"].values()
+    own, *others = found["ways"].values()
+    assert own["seconds"]["runs"] == 9
+    assert "no CUDA" in others[-1]["not measured"]
+    assert found["refused"]["again"] == "it prints the same as 'as the pipeline makes it'"
+    assert {line.split()[1].rstrip(":") for line in told if line.startswith("launched")} >= {*own["launched"]}
 
 
 PREPARE = """
