@@ -61,3 +61,49 @@ def test_what_is_kept_apart_does_not_come_back_with_what_divides_it(machine: str
     given = [random.standard_normal(s).astype(np.float16 if i < 3 else np.float32) for i, s in enumerate(shapes)]
     (verdict,) = kernel.verify(*given, backend="emulator")
     assert verdict.ok, verdict
+
+
+def test_what_had_no_memory_joins_what_is_left_when_the_other_is_cut() -> None:
+    """Scores without what rotates their operands have room for the product with the values: no array of all scores is
+    saved."""
+
+    @treadle.kernel("h q d, h x d, h x e, q d, x d -> h q e", static="d e")
+    def rotated(Q: tl.Array, K: tl.Array, V: tl.Array, at_q: tl.Array, at_x: tl.Array) -> tl.Array:
+        def turned(A: tl.Array, at: tl.Array, axis: str) -> tl.Array:
+            other = tl.read(A, f"h, {axis}, other[d]", other=(tl.index("d", A) + 64) % 128)
+            return (A * at + other * tl.tanh(at)).to("f16")
+
+        S = tl.contract(turned(Q, at_q, "q"), turned(K, at_x, "x"), over="d") * 0.088
+        return tl.contract(tl.softmax(S, over="x").to("f16"), V, over="x").to("f16")
+
+    sizes = {"h": 16, "q": 4096, "x": 4096, "d": 128, "e": 128}
+    kernel = treadle.compile(str(rotated.trace(["f16"] * 3 + ["f32"] * 2, sizes, fixed=("d", "e"))), machine="h100")
+    joins = [step for step in kernel.derivation if step.rewrite == "fusion" and "as a kernel" in step.reason]
+    assert len(joins) == 1
+    assert kernel.estimate.device_bytes < 256 * 2**20
+    random = np.random.default_rng(0)
+    shapes = [(2, 33, 128), (2, 70, 128), (2, 70, 128), (33, 128), (70, 128)]
+    given = [random.standard_normal(s).astype(np.float16 if i < 3 else np.float32) for i, s in enumerate(shapes)]
+    (verdict,) = kernel.verify(*given, backend="emulator")
+    assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("machine", ["h100", "a100"])
+def test_norms_that_leave_no_role_are_kernels_of_their_own(machine: str) -> None:
+    """Rows of 512 are summed for their norms and by the product: together no group could hold them beside the sums over
+    the columns."""
+
+    @treadle.kernel("i d, j d -> i")
+    def contrasted(A: tl.Array, B: tl.Array) -> tl.Array:
+        rows, columns = ((X * tl.rsqrt(tl.sum(X * X, over="d"))).to("f16") for X in (A, B))
+        S = tl.contract(rows, columns, over="d") / 0.07
+        own = tl.sum(tl.where(tl.index("i", S).equals(tl.index("j", S)), S, 0.0), over="j")
+        return tl.logsumexp(S, over="j") - own
+
+    sizes = {"i": 8192, "j": 8192, "d": 512}
+    kernel = treadle.compile(str(contrasted.trace(["f16"] * 2, sizes, fixed=("d",))), machine=machine)
+    assert kernel.estimate.device_bytes < 64 * 2**20  # no scores, of which there are 256 MiB
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(shape).astype(np.float16) for shape in ((40, 512), (70, 512))]
+    (verdict,) = kernel.verify(*given, backend="emulator")
+    assert verdict.ok, verdict

@@ -18,7 +18,7 @@ from xdsl.ir import Operation
 from treadle.compiler.machines import Machine
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.passes._parts import part_of
-from treadle.passes.kernels.cuts import Cut, cuts
+from treadle.passes.kernels.cuts import Cut, cuts, cuts_without_roles
 from treadle.passes.kernels.roles import Roles, roles_of
 from treadle.passes.kernels.sized import Cluster, Sized, Sizes
 
@@ -60,11 +60,24 @@ class Clock:
             return None
         return found if even_short or found.least_time > self.machine.launch else None
 
+    def cuts(self, ops: Cluster) -> list[Cut]:
+        """The cuts of operations that may save time, or by which they may be kernels."""
+        found = self.sized(ops)
+        if found is None:
+            return []
+        roles = roles_of(found.part, self.limit, wide=True)
+        return list(cuts(found, roles) if isinstance(roles, Roles) else cuts_without_roles(found))
+
+    def between(self, first: Cluster, then: Cluster) -> float:
+        """Microseconds that memory takes for what goes from one cluster to another, saved and read."""
+        found = self.sized(first | then)
+        used = [value for value in part_of(first).leaving if any(use.operation in then for use in value.uses)]
+        return 0.0 if found is None else 2e6 * found.moving_time(sum(map(found.bytes, used)))
+
     def cut(self, ops: Cluster) -> Judged | None:
         """The cut of a cluster that saves most time, and whether that is enough; None where there is none."""
         found = self.sized(ops)
-        roles = None if found is None else roles_of(found.part, self.limit)
-        if found is None or not isinstance(roles, Roles) or not (ways := list(cuts(found, roles))):
+        if found is None or not (ways := self.cuts(ops)):
             return None
         together = self.time([ops], found.sizes)
         timed = sorted((self.time(cut.parts, found.sizes), i) for i, cut in enumerate(ways))

@@ -19,7 +19,7 @@ from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import label, note
 from treadle.passes._parts import part_of
-from treadle.passes.kernels.by_time import Clock, is_faster
+from treadle.passes.kernels.by_time import WORTH, Clock, is_faster
 from treadle.passes.kernels.dataflow import Dataflow
 from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
@@ -32,6 +32,7 @@ from treadle.passes.kernels.wide import joined, judged, wide_chains
 from treadle.passes.streams.stages import Repairs
 
 PASS = "fusion"
+NO_KERNEL = NO_MEMORY, NO_ROLE = "no memory for one kernel", "no role for an axis"
 
 
 Unfit: TypeAlias = Callable[[frozenset[Operation]], str | None]
@@ -89,6 +90,7 @@ class Clusters:
         if together and not asked and not given:
             self._join_readers()
             self._cut()
+            self._join_rest()
             self._join_fed()
             self._join_wide()
         for each in self.apart:
@@ -204,6 +206,39 @@ class Clusters:
             self._keep_apart(rest, firsts[0], subject, "cost model", found.times)
             left += found.cut.parts
 
+    def _join_rest(self) -> None:
+        """What could be no kernel with all that it uses joins what is left of that when it is cut, or was, where that
+        takes less time: rotated queries and keys beside scores leave no memory for the product with the values."""
+        tried = set[tuple[frozenset[Operation], frozenset[Operation]]]()
+        for op in [each.op for each in self.apart if each.texts[1] in NO_KERNEL]:
+            reader = self.members[op]
+            for cluster in dict.fromkeys(self.members[each] for each in used_by(reader) if each in self.members):
+                pair = cluster, reader
+                if self.clock is not None and cluster != reader == self.members[op] and pair not in tried:
+                    tried.add(pair)
+                    self._try_rest(self.clock, cluster, reader)
+
+    def _try_rest(self, clock: Clock, cluster: frozenset[Operation], reader: frozenset[Operation]) -> None:
+        before, whole = clock.times([cluster, reader]), cluster | reader
+        if not before or clock.between(cluster, reader) < (1 - WORTH) * before[0]:
+            return
+        timed: list[tuple[tuple[float, ...], int]] = []
+        ways = [(whole,), *(cut.parts for cut in clock.cuts(whole) if _brings_together(cut.parts, cluster, reader))]
+        for i, parts in enumerate(ways):
+            self._join_all(parts)
+            if not any(self._why_not(each, wide=True) or self._why_no_part(each, wide=True) for each in parts):
+                timed.append((clock.times(parts), i))
+            self._join_all([cluster, reader])
+        if not timed or not is_faster((least := min(timed))[0], before):
+            return
+        *firsts, rest = ways[least[1]]
+        self._join_all([*firsts, rest])
+        self.apart = [each for each in self.apart if each.texts[1] not in NO_KERNEL or each.op not in reader]
+        told = f"estimated {least[0][0]:.3g} us, {before[0]:.3g} us with {_names(cluster)} as a kernel"
+        note(self.function, PASS, f"{_names(reader)} with {_names(rest - reader)}", "cost model", told)
+        for part in firsts:
+            self._keep_apart(rest, part, f"{_names(rest)} from {_names(part)}", "cost model", told)
+
     def _join_fed(self) -> None:
         """Reductions of what a product's kernel is fed anyway join it, where the cost model finds that faster."""
         clusters = dict.fromkeys(self.members[op] for op in self.ops if op in self.members)
@@ -255,7 +290,7 @@ class Clusters:
             self._join(whole)
             self.apart = [each for each in self.apart if not each.is_within(whole)]
             return
-        refusal = ("cost model", found.reason) if unfit is None else ("no memory for one kernel", unfit)
+        refusal = ("cost model", found.reason) if unfit is None else (NO_MEMORY, unfit)
         self._keep_apart(last, first, f"{_names(last)} from {_names(first)}", *refusal)
 
     def _keep_apart(
@@ -263,10 +298,10 @@ class Clusters:
     ) -> None:
         self.apart.append(_Apart(part_of(ops).ops[0], part_of(others).ops[0], (subject, law, reason)))
 
-    def _why_no_part(self, ops: frozenset[Operation]) -> str | None:
+    def _why_no_part(self, ops: frozenset[Operation], wide: bool = False) -> str | None:
         products = sum(isinstance(op, ContractOp) for op in ops)
         holds_much = products > 1 or (products == 1 and any(isinstance(op, ReduceOp) for op in ops))
-        return self._why_no_kernel(ops) or (self.unfit(ops) if holds_much else None)
+        return self._why_no_kernel(ops, wide) or (self.unfit(ops) if holds_much else None)
 
     def _producers(self, op: Operation) -> list[frozenset[Operation]]:
         """The clusters that `op` uses a value of, the latest first."""
@@ -312,7 +347,7 @@ class Clusters:
             return "not convex", f"a value would leave for {through.name} and come back"
         roles = roles_of(part_of(ops), self.limit, repairs=self.repairs, wide=wide or bool(self.asked))
         if isinstance(roles, Refusal):
-            return "no role for an axis", roles.reason
+            return NO_ROLE, roles.reason
         narrow = None if self.asked else narrow_product(part_of(ops), roles)
         return None if narrow is None else ("few columns", narrow)
 
@@ -331,7 +366,7 @@ class Clusters:
         if not brings_product and len(reduced) < 2 and not self._must_hold_rows(ops):
             return None
         reason = self.unfit(ops)
-        return None if reason is None else ("no memory for one kernel", reason)
+        return None if reason is None else (NO_MEMORY, reason)
 
     def _holds_spread(self, ops: frozenset[Operation]) -> bool:
         """Whether groups hold whole an axis that a map spreads a product along, or for each index of which they make a
@@ -346,9 +381,22 @@ class Clusters:
         roles = roles_of(part, self.limit, repairs=self.repairs)
         return isinstance(roles, Roles) and must_hold_rows(part, roles, self.repairs)
 
+    def _join_all(self, clusters: Iterable[frozenset[Operation]]) -> None:
+        for each in clusters:
+            self._join(each)
+
     def _join(self, ops: frozenset[Operation]) -> None:
         for op in ops:
             self.members[op] = ops
+
+
+def _brings_together(parts: Iterable[frozenset[Operation]], one: frozenset[Operation], other: frozenset[Operation]):
+    return any(part & one and part & other for part in parts)
+
+
+def used_by(ops: Iterable[Operation]) -> list[Operation]:
+    """The operations of whose results some use one."""
+    return [operand.owner for op in ops for operand in op.operands if isinstance(operand.owner, Operation)]
 
 
 def _compared(times: Sequence[float]) -> str:

@@ -4,6 +4,7 @@
 - An axis is fed once more for elements that are saved, by few groups, or with a product that is made anew.
 - Few groups sum along an axis that cannot be cut into parts: elements along it are saved, or sums wait for others.
 - A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
+- So do products that one stream adds up, with all that is made beside each: two attentions whose results are combined.
 - What a product multiplies is made in the kernel, of no product, so that no copies bring it to warpgroups.
 - What limits a stream is found in every group, by all of its warps together.
 - A product is made for each index along an axis that another one sums along.
@@ -56,20 +57,30 @@ class Cut:
 
 def cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     """The cuts that may save time, each once."""
-    seen: set[Cluster] = set()
     late = (_saved_late(found, roles), _summed_late(found, roles), _in_turn(found, roles))
     both = _repeated_and_begun_with(found, roles)
     begun = (_begun_with(found, roles), _multiplied(found), _one_by_one(found), both, _limiting(found))
     pairs = _of_pairs(found, roles)
-    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun, pairs)
+    beside = (_beside_products(found), _beside_sums(found, roles))
+    yield from _cut_off(found, (_repeated(found, roles), *late, *beside, *begun, pairs))
+    for before, first, why in _amid_others(found):
+        if _may_be_saved(found, before) and _may_be_saved(found, first):
+            yield Cut((*_connected(before), *_connected(first - before), *_connected(found.ops - first)), why)
+
+
+def cuts_without_roles(found: Sized) -> Iterator[Cut]:
+    """Those by which what no axes have roles for may become kernels."""
+    yield from _cut_off(found, (_reduced_before(found), _multiplied(found), _limiting(found)))
+
+
+def _cut_off(found: Sized, proposed: Iterable[Iterator[tuple[Cluster, str]]]) -> Iterator[Cut]:
+    """Each of these and the rest, if what goes between may be saved."""
+    seen: set[Cluster] = set()
     for first, why in chain.from_iterable(proposed):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
             continue
         seen.add(first)
         yield Cut((*_connected(first), *_connected(found.ops - first)), why)
-    for before, first, why in _amid_others(found):
-        if _may_be_saved(found, before) and _may_be_saved(found, first):
-            yield Cut((*_connected(before), *_connected(first - before), *_connected(found.ops - first)), why)
 
 
 def _repeated(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
@@ -166,6 +177,21 @@ def _beside_products(found: Sized) -> Iterator[tuple[Cluster, str]]:
             yield first, f"{label(op.result)} and what uses it would share registers"
 
 
+def _beside_sums(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """A product that a stream adds up, and what else is made and reduced of what it is made of, where the stream adds
+    up another product that needs none of that."""
+    if roles.stream is None:
+        return
+    plan = StreamPlan(found.part, roles.stream)
+    states = [op for op in found.products if plan.is_state(op.result)]
+    multiplied = found.multiplying_time(found.products)
+    for op in states if len(states) > 1 else ():
+        first = _fewest_bytes(found, _needed(found.ops, [op]), (*ELEMENTWISE, ReduceOp))
+        others = [each for each in states if each not in first]
+        if others and found.moving_time(_crossing_bytes(found, first)) < SLOWEST * multiplied:
+            yield first, f"{label(op.result)} and {label(others[0].result)} would share registers"
+
+
 def _amid_others(found: Sized) -> Iterator[tuple[Cluster, Cluster, str]]:
     """A product of what is made of a reduction, and of which another product is made: alone, apart from both."""
     for op in found.products:
@@ -220,6 +246,16 @@ def _limiting(found: Sized) -> Iterator[tuple[Cluster, str]]:
         yield _needed(found.ops, made), f"{label(made[0].results[0])} would be found in every group that it limits"
 
 
+def _reduced_before(found: Sized) -> Iterator[tuple[Cluster, str]]:
+    """What is reduced of no product, where there are products: norms of rows of which scores are made."""
+    reducing = [
+        op for op in found.part.reducing if not any(isinstance(o, ContractOp) for o in _needed(found.ops, [op]))
+    ]
+    if reducing and found.products:
+        first = _needed(found.ops, reducing)
+        yield _fewest_bytes(found, first), f"{label(reducing[0].result)} is made of no product"
+
+
 def _multiplied(found: Sized) -> Iterator[tuple[Cluster, str]]:
     """Operands that are made of no product: saved, they come as others do, by copies, and lie as products read them."""
     after: set[Operation] = set()
@@ -255,11 +291,15 @@ def _of_pairs(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
             yield _fewest_bytes(found, _needed(found.ops, [op])), f"{label(op.result)} is made of pairs of elements"
 
 
-def _fewest_bytes(found: Sized, first: Cluster) -> Cluster:
+ELEMENTWISE = (MapOp, CastOp, WhereOp)
+
+
+def _fewest_bytes(found: Sized, first: Cluster, kinds: tuple[type[Operation], ...] = ELEMENTWISE) -> Cluster:
+    """With what is made of it by operations of these kinds, as far as the fewest bytes go on from there."""
     best, grown = first, first
     for op in found.part.ops:
         inside = [operand for operand in op.operands if operand.owner in found.ops]
-        if op in grown or not isinstance(op, MapOp | CastOp | WhereOp) or any(o.owner not in grown for o in inside):
+        if op in grown or not isinstance(op, kinds) or any(operand.owner not in grown for operand in inside):
             continue
         grown |= {op}
         if _crossing_bytes(found, grown) <= _crossing_bytes(found, best):
@@ -321,4 +361,4 @@ def _connected(ops: Cluster) -> list[Cluster]:
     return found
 
 
-__all__ = ["Cut", "cuts"]
+__all__ = ["Cut", "cuts", "cuts_without_roles"]
