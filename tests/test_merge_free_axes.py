@@ -271,3 +271,23 @@ func.func @huge(%A: !A, %B: !B) -> !m {
   func.return %m : !m
 }
 """
+
+
+@pytest.mark.parametrize("machine", ["h100", "a100"])
+@pytest.mark.parametrize("between", [lambda Y: Y, lambda Y: tl.maximum(Y, 0.0)], ids=["converted", "activated"])
+def test_rows_that_the_program_makes_are_one_in_the_next_product(between: Any, machine: str) -> None:
+    """Heads of four tokens that a projection makes: tiles of 64 rows would hold 4."""
+
+    def heads(X: tl.Array, W: tl.Array, U: tl.Array) -> tl.Array:
+        return tl.contract(between(tl.contract(X, W, over="d")).to("f16"), U, over="c").to("f16")
+
+    kernel = treadle.kernel("t d, k d c, v c -> t k v")(heads)
+    sizes = {"t": 2048, "d": 512, "k": 4, "c": 512, "v": 8000}
+    found = treadle.compile(str(kernel.trace(["f16"] * 3, sizes, fixed=("k", "d", "c"))), machine=machine)
+    merged = [step for step in found.derivation if step.rewrite == PASS]
+    assert ["t_k" in step.subject for step in merged] == [True]
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(shape).astype(np.float16) for shape in ((37, 512), (4, 512, 512), (70, 512))]
+    given[1] *= np.float16(512**-0.5)
+    (verdict,) = found.verify(*given, backend="emulator")
+    assert verdict.ok, verdict

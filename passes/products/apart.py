@@ -12,7 +12,7 @@ from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import CastOp, CollapseOp, ContractOp, ExpandOp, ReduceOp
+from treadle.dialects.diagram import CastOp, CollapseOp, ContractOp, ExpandOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
 from treadle.passes._functions import fresh_hint, label, note
 from treadle.passes.axes.merge import LAW, merged, name_of
@@ -53,11 +53,25 @@ def _converted(op: Operation) -> list[Operation]:
     return [op, *(_converted(users[0]) if len(users) == 1 and isinstance(users[0], CastOp) else ())]
 
 
+def _is_of_a_product(value: SSAValue) -> bool:
+    """Whether it is a product, or made of one and of arguments element by element: of shares, say, which wait for sums,
+    another product is often the same stream."""
+    products, left = False, [value]
+    while left:
+        op = left.pop().owner
+        if isinstance(op, MapOp | CastOp):
+            left += op.operands
+        elif not isinstance(op, Block | ContractOp):
+            return False
+        products |= isinstance(op, ContractOp)
+    return products
+
+
 def _free_groups(op: ContractOp, side: int) -> list[Group]:
     """Axes that one factor has side by side, the other one lacks, and the product has in that order, as it is and
     converted."""
     factor, other = op.operands[side], op.operands[1 - side]
-    if not isinstance(factor.owner, Block | ContractOp | ReduceOp | CollapseOp | ExpandOp):
+    if not isinstance(factor.owner, Block | ReduceOp | CollapseOp | ExpandOp) and not _is_of_a_product(factor):
         return []  # a view of what a kernel makes would keep apart what makes it
     made = [set(pairwise(axes_of(each.results[0].type))) for each in _converted(op)]
     beside = set[tuple[str, str]].intersection(*made)
