@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from xdsl.ir import Operation, SSAValue
+
+import treadle.language as tl
+from treadle.dialects.diagram import ApplyOp, CastOp, ReadOp
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.language.array import Array
 from treadle.torch.axes import Dims, leaves
 from treadle.torch.entries import MOST_ROWS, How
 from treadle.torch.registry import aten, computed
 from treadle.torch.symbols import likely
-from treadle.torch.tensors import Body, Tensor, Unsupported
+from treadle.torch.tensors import Body, Tensor, Unsupported, told
 
 Index: TypeAlias = Callable[[Any, How], Tensor]
 """The positions that an index gives along a dimension of some size, as an operation looks them up (Unsupported)."""
@@ -56,7 +61,47 @@ def gather(body: Body, table: Tensor, dim: int, index: Index, sparse_grad: bool 
     for i, (own, other) in enumerate(zip(table.dims, found.dims, strict=True)):
         if i != at:
             body.unify(own, other)
-    return _read(body, table, {at: found}, found.dims)
+    chosen = _chosen(body, table, at, found)
+    return _read(body, table, {at: found}, found.dims) if chosen is None else chosen
+
+
+def _chosen(body: Body, table: Tensor, at: int, found: Tensor) -> Tensor | None:
+    """One element of each row of what the program computes: a sum in which no other counts. A read would find them
+    saved, all of them (the scores of a cross-entropy, of which each row is asked for one)."""
+    axes, positions = leaves(table.dims[at]), _as_it_is(found)
+    if body.graph is None or found.dims[at] or len(axes) != 1 or positions is None:
+        return None
+    array, axis = body.whole(table), body.names[axes[0]]
+    if not _is_computed(array.value) or axis not in array.axes:
+        return None
+    return body.tensor(found.dims, _one_of(array, axis, positions))
+
+
+def _one_of(array: Array, axis: str, positions: Array) -> Array:
+    """Of what is made of scores element by element it is made of one score, so that all is one stream of these."""
+    op, graph = array.value.owner, array.graph
+    if isinstance(op, CastOp):
+        return _one_of(Array(graph, op.operand), axis, positions).to(array.format)
+    if isinstance(op, ApplyOp) and op.law.root_reference.data == "log_softmax" and op.over_axes == (axis,):
+        scores = Array(graph, op.operands[0])
+        largest = scores.to("f32").max(axis)
+        return _one_of(scores, axis, positions) - largest - tl.log(tl.exp(scores - largest).sum(axis))
+    return tl.sum(tl.where(tl.index(axis, array).equals(positions), array, 0.0), over=axis)
+
+
+def _as_it_is(found: Tensor) -> Array | None:
+    """The positions, if they are just an array of the program's arguments."""
+    if len(found.named) != 1:
+        return None
+    ((name, array),) = found.named.items()
+    return array if told(found, array, name, None).text == found.text else None
+
+
+def _is_computed(value: SSAValue) -> bool:
+    """Whether it is neither an argument nor a view of one."""
+    while isinstance(value.owner, ReadOp | Regrouping):
+        value = value.owner.operands[0]
+    return isinstance(value.owner, Operation)
 
 
 def _rows(body: Body, table: Tensor, first: int, given: Sequence[Index], how: How) -> Tensor:
