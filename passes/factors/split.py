@@ -11,11 +11,13 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
+from treadle.dialects.diagram.formats import number_format
 from treadle.passes._functions import (
     label,
     note,
 )
 from treadle.passes.expressions.inner import inner_expression
+from treadle.passes.expressions.magnitudes import magnitude
 from treadle.passes.expressions.misfit import is_exact_in, misfit
 from treadle.passes.expressions.peaks import Peaks
 from treadle.passes.expressions.polynomials import key_of
@@ -69,6 +71,8 @@ class Splitter:
         self.asked = asked
         self.over = sum.over_axes
         self.of_product = sums_scaled_product(sum)
+        self.moves_small = False
+        """Whether factors move that are known before the sum, too, if they are at most 1."""
 
     def split(self, expression: Expression) -> Split:
         if not set(axes_in(expression)) & set(self.over):
@@ -116,13 +120,14 @@ class Splitter:
         return Split(chosen(split.rest, 0), above, below, split.rounded)
 
     def _split_factor(self, factor: Expression) -> Split:
-        """What does not vary along the sum moves if it is known late; a constant does from between the sum and a
-        product, too. It must be there in every row: a sum of nothing is zero, and its product with what is absent is
-        absent."""
+        """What does not vary along the sum moves if it is known late, or is small where such factors move; a constant
+        does from between the sum and a product, too. It must be there in every row: a sum of nothing is zero, and its
+        product with what is absent is absent."""
         arrays = [leaf.value for leaf in leaves(factor)]
         if isinstance(factor, Constant) and factor.number and self.of_product:
             return Split(number(1), above=[factor])
-        if not any(depends_on_reduction(array, self.over) for array in arrays):
+        is_late = any(depends_on_reduction(array, self.over) for array in arrays)
+        if not is_late and not (self.moves_small and magnitude(factor) <= 1):
             return Split(factor)
         moved = Split(number(1), above=[factor])
         if not absences_of(arrays):
@@ -170,16 +175,30 @@ class Splitter:
         if fixed:
             self._refuse(_names(split), f"the program fixes how {name} is rounded")
             return Split(whole)
-        split.rest = convert(split.rest, whole.type)
         if isinstance(whole.type, Float32Type):
-            return split
-        inner = strip_casts(split.rest)
-        if (reason := misfit(inner, whole.type, self.over)) is not None:
-            self._refuse(_names(split), f"{name} would be rounded to {whole.type} without it, and {reason}")
-            return Split(whole)
-        exact = is_exact_in(inner, whole.type)
+            return replace(split, rest=convert(split.rest, whole.type))
+        if (reason := self._misfit(split, whole)) is not None:
+            small = None if number_format(whole.type).saturates else self._with_small_factors(operand)
+            if small is None or self._misfit(small, whole) is not None:
+                self._refuse(_names(split), f"{name} would be rounded to {whole.type} without it, and {reason}")
+                return Split(whole)
+            split = small
+        split.rest = convert(split.rest, whole.type)
+        exact = is_exact_in(strip_casts(split.rest), whole.type)
         split.rounded.append(f"{name} {'needs no rounding' if exact else 'is rounded'} before it is scaled")
         return split
+
+    def _misfit(self, split: Split, whole: Expression) -> str | None:
+        """Why what is left of a cast's operand may not be rounded to its format."""
+        return misfit(strip_casts(convert(split.rest, whole.type)), whole.type, self.over)
+
+    def _with_small_factors(self, operand: Expression) -> Split:
+        """With factors moved that are at most 1: what is left is nearer to 1, and no smaller."""
+        before, self.moves_small = self.moves_small, True
+        try:
+            return self.split(operand)
+        finally:
+            self.moves_small = before
 
     def _refuse(self, factor: str, reason: str) -> None:
         subject = f"{factor} stays in the sum {label(self.sum.result)}"
