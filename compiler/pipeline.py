@@ -87,6 +87,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-raise-masks"),
         # once reductions stand alone; before anything looks at axes, which finds one where there were two
         _step("diagram-merge-axes"),
+        # while terms still stand alone; before factors are hoisted, which each of the products then has its own of
+        _step("diagram-distribute-products"),
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-reassociate"),  # while factors and casts still stand alone; before maps are composed with sums
         # once products are in their order; before maps are composed, with what is then computed of parts

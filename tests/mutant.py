@@ -103,6 +103,9 @@ DEPTHS: dict[str, tuple[str, ...]] = {
     "tests/programs/summed_products.mlir": ("b", "k"),
 }
 """Programs of which two axes that a product sums over become one."""
+DISTRIBUTED: dict[str, tuple[str, ...]] = {"tests/programs/difference_of_shares.mlir": ("O",)}
+"""Programs with products that are made term by term."""
+
 COPIED: dict[str, tuple[str, ...]] = {
     "tests/programs/product_of_patches.mlir": ("i", "j", "c"),
     "tests/programs/sums_over_three_axes.mlir": ("a", "b", "k"),
@@ -133,6 +136,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
     ("examples/matmul.mlir", "diagram-merge-depths", {"axes": ("m", "k")}, "no product sums over axis 'm' and another"),
     ("examples/matmul.mlir", "diagram-copy-operands", {"axes": ("m", "k")}, "no product sums over axis 'm' and others"),
+    (
+        "examples/matmul.mlir",
+        "diagram-distribute-products",
+        {"products": ("C",)},
+        "%C is no product with a sum whose terms wait",
+    ),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
@@ -164,6 +173,7 @@ FIRST = {
     "passes/expressions/polynomials": "examples/layer_norm.mlir",
     "passes/products/transposed_operands": "tests/programs/across_the_sum.mlir",
     "diagram_transpose_operands": "examples/matmul_int8.mlir",
+    "passes/products/distributed": "tests/programs/difference_of_shares.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
     "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",
     "passes/products/chunked_products": "tests/programs/products_of_products.mlir",
@@ -203,6 +213,7 @@ TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
 COPY_OPERANDS = "diagram-copy-operands"
+DISTRIBUTE_PRODUCTS = "diagram-distribute-products"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
 LARGEST = 24
@@ -246,6 +257,10 @@ def in_order(first: str | None) -> list[Case]:
     ]
     everything += [
         (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_DEPTHS, {"axes": axes})) for path, axes in DEPTHS.items()
+    ]
+    everything += [
+        (path, ({},), Options(), ArgSpec(DISTRIBUTE_PRODUCTS, {"products": names}))
+        for path, names in DISTRIBUTED.items()
     ]
     everything += [(path, ({},), Options(), ArgSpec(COPY_OPERANDS, {"axes": axes})) for path, axes in COPIED.items()]
     everything += [

@@ -108,6 +108,16 @@ MUTATIONS: dict[str, Mutation] = {
         "axes.index(second) == axes.index(first) + 1",
         "bool(axes)",
     ),
+    "distribute: what is subtracted is added": (
+        "passes/products/distributed",
+        "return Term(self.expression, not self.is_subtracted)",
+        "return Term(self.expression, self.is_subtracted)",
+    ),
+    "distribute: a term is forgotten": (
+        "passes/products/distributed",
+        "for value, is_subtracted in rest:",
+        "for value, is_subtracted in rest[1:]:",
+    ),
     "bubble: a position is the first": (
         "passes/reads/bubble",
         "number = FillOp(IntegerAttr(form.constant, i32), type)",

@@ -118,6 +118,12 @@ def attention_latent(q: Tensor, u: Tensor, c: Tensor, r: Tensor) -> tuple[Tensor
     return (torch.softmax(scores, -1) @ c,)
 
 
+def attention_differential(q: Tensor, k: Tensor, r: Tensor, m: Tensor, v: Tensor, less: Tensor) -> tuple[Tensor, ...]:
+    """PyTorch's own causal attention, twice."""
+    first, second = (F.scaled_dot_product_attention(*each, v, is_causal=True) for each in ((q, k), (r, m)))
+    return (first - less[:, None, None] * second,)
+
+
 def attention_soft_cap(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     return (torch.softmax(30 * torch.tanh(scores / 30), -1) @ v,)
@@ -298,6 +304,7 @@ ORACLES: dict[str, Oracle] = {
     "conv1d_dilated": lambda x, f: convolution(x, f, stride=2, dilation=3),
     "cross_attention": cross_attention,
     "cross_entropy": cross_entropy,
+    "attention_differential": attention_differential,
     "kl_divergence": kl_divergence,
     "distances": lambda x, y: (torch.cdist(x, y, p=1),),
     "embedding": embedding,

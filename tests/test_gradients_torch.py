@@ -53,6 +53,10 @@ def gqa(q: Any, k: Any, v: Any) -> Any:
     return attention(q, k[:, :, None], v[:, :, None])
 
 
+def differential(q: Any, k: Any, r: Any, m: Any, v: Any, less: Any) -> Any:
+    return causal(q, k, v) - less[:, None, None] * causal(r, m, v)
+
+
 def kl_divergence(a: Any, b: Any) -> Any:
     p, q = torch.log_softmax(a, -1), torch.log_softmax(b, -1)
     return F.kl_div(q, p, reduction="none", log_target=True).sum(-1)
@@ -69,6 +73,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "variance": lambda a: (a.mean(-1), torch.var(a, -1, correction=0)),
     "attention": attention,
     "attention_causal": causal,
+    "attention_differential": differential,
     "attention_sink": sink,
     "attention_soft_cap": soft_cap,
     "attention_alibi": alibi,

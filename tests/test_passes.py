@@ -31,6 +31,7 @@ PASSES = (
     "diagram-expand-laws",
     "diagram-raise-masks",
     "diagram-merge-axes",
+    "diagram-distribute-products",
     "diagram-hoist-factors",
     "diagram-reassociate",
     "diagram-bubble-up-reads",
