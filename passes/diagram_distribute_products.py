@@ -34,9 +34,8 @@ class DiagramDistributeProductsPass(ModulePass):
 
     ```
     !E = tensor<?x?xf32, #diagram.array<[q, x]>>
-    !P = tensor<?x?xf16, #diagram.array<[q, x]>>
     !r = tensor<?xf32, #diagram.array<[q]>>
-    !V = tensor<?x64xf16, #diagram.array<[x, e]>>
+    !V = tensor<?x64xf32, #diagram.array<[x, e]>>
     !O = tensor<?x64xf32, #diagram.array<[q, e]>>
     func.func @f(%A: !E, %B: !E, %V: !V) -> !O {
       %a = diagram.reduce add %A over [x] : !E -> !r
@@ -47,8 +46,7 @@ class DiagramDistributeProductsPass(ModulePass):
         %d = arith.subf %p, %c : f32
         diagram.yield %d : f32
       }
-      %P = diagram.cast %D : !E -> !P
-      %O = diagram.contract %P, %V over [x] accumulate f32 : !P, !V -> !O
+      %O = diagram.contract %D, %V over [x] accumulate f32 : !E, !V -> !O
       func.return %O : !O
     }
     ```
@@ -57,25 +55,22 @@ class DiagramDistributeProductsPass(ModulePass):
 
     ```
     !E = tensor<?x?xf32, #diagram.array<[q, x]>>
-    !P = tensor<?x?xf16, #diagram.array<[q, x]>>
     !r = tensor<?xf32, #diagram.array<[q]>>
-    !V = tensor<?x64xf16, #diagram.array<[x, e]>>
+    !V = tensor<?x64xf32, #diagram.array<[x, e]>>
     !O = tensor<?x64xf32, #diagram.array<[q, e]>>
     func.func @f(%A: !E, %B: !E, %V: !V) -> !O {
       %a = diagram.reduce add %A over [x] : !E -> !r
       %b = diagram.reduce add %B over [x] : !E -> !r
-      %P_term = diagram.map (%s = %A : !E, %k = %a : !r) -> !E {
+      %D_term = diagram.map (%s = %A : !E, %k = %a : !r) -> !E {
         %p = arith.divf %s, %k : f32
         diagram.yield %p : f32
       }
-      %P_term_f16 = diagram.cast %P_term : !E -> !P
-      %O_term = diagram.contract %P_term_f16, %V over [x] accumulate f32 : !P, !V -> !O
-      %P_term_b = diagram.map (%t = %B : !E, %l = %b : !r) -> !E {
+      %O_term = diagram.contract %D_term, %V over [x] accumulate f32 : !E, !V -> !O
+      %D_term_b = diagram.map (%t = %B : !E, %l = %b : !r) -> !E {
         %c = arith.divf %t, %l : f32
         diagram.yield %c : f32
       }
-      %P_term_b_f16 = diagram.cast %P_term_b : !E -> !P
-      %O_term_b = diagram.contract %P_term_b_f16, %V over [x] accumulate f32 : !P, !V -> !O
+      %O_term_b = diagram.contract %D_term_b, %V over [x] accumulate f32 : !E, !V -> !O
       %O = diagram.map (%first = %O_term : !O, %second = %O_term_b : !O) -> !O {
         %d = arith.subf %first, %second : f32
         diagram.yield %d : f32
