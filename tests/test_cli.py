@@ -358,7 +358,7 @@ def test_bad_programs(command: str, replaced: dict[str, str], message: str, caps
         (["p.mlir", "--size", "m=1e3"], "'1e3' is not a size"),
         (["p.mlir", "--size", "m=99999999999"], "is not a size"),
         (["p.mlir", "--size", "m=3", "--size", "m=4"], "given twice"),
-        (["p.mlir", "--machine", "h1000"], "unknown machine 'h1000': known are a100"),
+        (["p.mlir", "--machine", "h1000"], "did you mean 'h100'"),
         (["p.mlir", "--machine", "no/such.toml"], "no/such.toml"),
         (["p.mlir", "--arch", "sm_70"], "no code for 'sm_70', only for sm_80, "),
         (["p.mlir", "--arch", "sm_86"], "does not run on a100 (sm_80): name another machine"),

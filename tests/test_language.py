@@ -281,7 +281,8 @@ def test_scalars_are_arguments_without_axes() -> None:
         ("q d, x d", "is no signature"),
         ("a -> b -> c", "is no signature"),
         ("q q -> q", "appears twice"),
-        ("q -> x", "axis 'x' of a result is in no argument"),
+        ("q -> x", "axis 'x' of a result is in no argument of 'q -> x'$"),
+        ("qd, xd -> qx", "axis 'qx' of a result is in no argument .*: axes are separated by spaces, as in 'q x'$"),
         ("1q -> 1q", "'1q' is not an identifier"),
         ("q; -> q", "not an identifier"),
         (3, "'3' is no signature"),
@@ -297,6 +298,8 @@ def test_options_that_do_not_fit() -> None:
         treadle.kernel("m -> m", static="k")
     with pytest.raises(TreadleError, match="unknown number format 'f64'"):
         treadle.kernel("m -> m", result="f64")
+    with pytest.raises(TreadleError, match="did you mean 'bf16'"):
+        treadle.kernel("m -> m", result="bfloat16")
     with pytest.raises(TreadleError, match="takes 1 arguments, its signature has 2"):
         treadle.kernel("m, m -> m")(lambda a: a)
     with pytest.raises(TreadleError, match="takes 3 arguments, its signature has 2"):

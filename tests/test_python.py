@@ -184,6 +184,8 @@ func.func {}@g(%X: !x) -> !x {{
         ("no/such/file.mlir", {}, "no such file"),
         ("func.func @f(\n", {}, "<string>"),
         (MATMUL, {"sizes": {"q": 1}}, "no axis 'q'"),
+        (MATMUL, {"sizes": "m=3"}, "^sizes are 'm=3': give a dict of them"),
+        (MATMUL, {"machine": "H100"}, "unknown machine 'H100': .*; did you mean 'h100'"),
         (MATMUL, {"sizes": {"m": 2**31}}, "^the size of axis 'm' is 2147483648: sizes are whole numbers from 0 to"),
         (EXAMPLES / "attention.mlir", {"sizes": {"d": 32}}, "or give it no size"),
         (MATMUL, {"machine": "abacus"}, "abacus"),

@@ -560,6 +560,12 @@ def test_a_name_without_a_namespace() -> None:
         operator("attention", attention)
 
 
+def test_a_function_without_axes_is_no_kernel() -> None:
+    plain: Any = lambda x: x  # noqa: E731
+    with pytest.raises(TreadleError, match=r"is a function under @treadle\.kernel"):
+        operator("treadle_tests::function", plain)
+
+
 def test_a_kernel_alone_has_no_gradient() -> None:
     """It would be left out in silence: PyTorch would take the result for a constant."""
     q, k, v = heads(1, 3, 16), heads(1, 4, 16), heads(1, 4, 16).requires_grad_()

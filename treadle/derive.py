@@ -97,6 +97,10 @@ def check_numbers(sizes: Mapping[str, Any]) -> None:
     """(TreadleError)"""
     from treadle.dialects.diagram.array import LARGEST_SIZE
 
+    given: Any = sizes
+    if not isinstance(given, Mapping):
+        raise TreadleError(f"sizes are {given!r}: give a dict of them, as {{'m': 64, 'n': 64}}")
+
     for axis, size in sizes.items():
         if not hasattr(size, "__index__") or not 0 <= size <= LARGEST_SIZE:
             range = f"from 0 to {LARGEST_SIZE}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -36,8 +37,9 @@ def load_machine(name_or_path: str | Path) -> Machine:
     path = Path(name_or_path)
     if path.suffix == ".toml" or path.exists():
         return _read(path)
-    known = ", ".join(machine_names())
-    raise TreadleError(f"unknown machine '{text}': known are {known}, or give the path of a .toml file")
+    known, close = ", ".join(machine_names()), get_close_matches(text.lower(), machine_names(), 1)
+    meant = f"; did you mean '{close[0]}'?" if close else ""
+    raise TreadleError(f"unknown machine '{text}': known are {known}, or give the path of a .toml file{meant}")
 
 
 def _read(path: Path) -> Machine:

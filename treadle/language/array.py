@@ -13,11 +13,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.absence import absences_of, absent_along
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of
-from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
+from treadle.dialects.diagram.formats import INTEGERS
 from treadle.dialects.diagram.law import ApplyOp
 from treadle.language import integers
 from treadle.language.conditions import Comparison, Condition
-from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number, plain
+from treadle.language.graph import FORMATS, Graph, check_format, computing_format, constant, is_number, plain
 
 Binary = Callable[[SSAValue, SSAValue], Operation]
 
@@ -54,10 +54,7 @@ class Array:
     def to(self, format: str) -> Array:
         """Rounded to another number format: `f8E4M3FN` and `f8E5M2` (saturating), `f16`, `bf16`, `f32`, `i32` (toward
         zero), `i8` and `ui8` (toward zero, saturating)."""
-        if format not in FORMATS:
-            near = next((name for name, each in NUMBER_FORMATS.items() if each.dtype == format), "")
-            meant = f": did you mean '{near}'?" if near else ""
-            raise TreadleError(f"unknown number format '{format}' (formats are {', '.join(FORMATS)}){meant}")
+        check_format(format)
         return Array(self.graph, self.graph.cast(self.value, FORMATS[format]))
 
     # -- arithmetic ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, format_of
 from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
 from treadle.language.array import Array, names_of
-from treadle.language.graph import FORMATS, Graph
+from treadle.language.graph import FORMATS, Graph, check_format
 from treadle.language.names import variables_of
 from treadle.language.signature import Signature, parse_signature
 from treadle.untraced import untraced
@@ -245,8 +245,8 @@ def kernel(
     for axis in axes:
         if axis not in parsed.axes:
             raise TreadleError(f"`static` names axis '{axis}', which the signature does not have")
-    if result is not None and result not in FORMATS:
-        raise TreadleError(f"unknown number format '{result}' (formats are {', '.join(FORMATS)})")
+    if result is not None:
+        check_format(result)
 
     def decorate(function: Callable[..., Any]) -> NamedKernel:
         return NamedKernel(function, parsed, axes, machine, arch, result, replay)
@@ -268,7 +268,8 @@ def _argument_names(function: Callable[..., Any], count: int) -> tuple[str, ...]
     names = tuple(each.name for each in parameters if each not in further)
     if len(names) != count:
         raise TreadleError(
-            f"{getattr(function, '__name__', 'the function')} takes {len(names)} arguments, its signature has {count}"
+            f"{getattr(function, '__name__', 'the function')} takes {len(names)} arguments, its signature has {count} "
+            "(axes are separated by spaces, arguments by commas: 'm k, k n -> m n')"
         )
     return names
 

@@ -41,6 +41,14 @@ FORMATS: dict[str, Attribute] = {name: each.type for name, each in NUMBER_FORMAT
 Scalars: TypeAlias = Sequence[SSAValue]
 
 
+def check_format(format: str) -> None:
+    """TreadleError for what is no number format, with the one that NumPy calls so."""
+    if format not in FORMATS:
+        near = next((name for name, each in NUMBER_FORMATS.items() if each.dtype == format), "")
+        meant = f": did you mean '{near}'?" if near else ""
+        raise TreadleError(f"unknown number format '{format}' (formats are {', '.join(FORMATS)}){meant}")
+
+
 class Graph:
     """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic)."""
 

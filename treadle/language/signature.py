@@ -55,7 +55,8 @@ def parse_signature(text: str) -> Signature:
                 raise TreadleError(f"axis '{axis}' appears twice in '{' '.join(axes)}': each needs a name of its own")
     for axis in (axis for axes in outputs for axis in axes):
         if axis not in known:
-            raise TreadleError(f"axis '{axis}' of a result is in no argument of '{text}'")
+            apart = f": axes are separated by spaces, as in '{' '.join(axis)}'" if {*axis} <= {*"".join(known)} else ""
+            raise TreadleError(f"axis '{axis}' of a result is in no argument of '{text}'{apart if axis[1:] else ''}")
     return Signature(inputs, outputs)
 
 

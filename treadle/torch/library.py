@@ -27,6 +27,9 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
     error. TreadleError for a name without a namespace, and for what cannot be differentiated."""
     if name.count("::") != 1 or not all(part.isidentifier() for part in name.split("::")):
         raise TreadleError(f"'{name}' is no name of an operator: write namespace::name")
+    given: Any = kernel
+    if not isinstance(given, NamedKernel):
+        raise TreadleError(f"a kernel for {name} is a function under @treadle.kernel(..), not {given!r}")
     signature = kernel.signature
     several = len(signature.outputs) > 1
     returned = ", ".join(["Tensor"] * len(signature.outputs))
