@@ -237,3 +237,90 @@ func.func @made_by_the_product(%R: !Rb, %Q: !Qt, %V: !Vb) -> !Zi {
   %Z = diagram.contract %near, %states over [d] accumulate f32 as tf32 : !Qt, !Yi -> !Zi
   func.return %Z : !Zi
 }
+
+// Two attentions whose results are combined: one stream would add up both products, in the registers of both.
+// CHECK-LABEL: func.func @difference
+// CHECK-SAME:  #hierarchy.step<"keep apart", "%S2, %m2, %e2, %l2, %P2, %A2, %D from %S1, %m1, %e1, %l1, %P1, %A1", "cost model", "%A1 and %A2 would share registers: estimated {{[0-9.e+]+}} us apart, {{[0-9.e+]+}} us as one kernel">
+// CHECK:       %[[L1:.*]], %[[A1:.*]] = hierarchy.kernel @difference_1 (%{{.*}} = %Q1 : {{.*}}, %{{.*}} = %K1 : {{.*}}, %{{.*}} = %V : {{.*}})
+// CHECK:       %D = hierarchy.kernel @difference_2 (%{{.*}} = %Q2 : {{.*}}, %{{.*}} = %K2 : {{.*}}, %{{.*}} = %V : {{.*}})
+!Qh = tensor<4096x64xf16, #diagram.array<[q, d]>>
+!Kh = tensor<4096x64xf16, #diagram.array<[x, d]>>
+!Vh = tensor<4096x128xf16, #diagram.array<[x, e]>>
+!Sh = tensor<4096x4096xf32, #diagram.array<[q, x]>>
+!Ph = tensor<4096x4096xf16, #diagram.array<[q, x]>>
+!mh = tensor<4096xf32, #diagram.array<[q]>>
+!Ah = tensor<4096x128xf32, #diagram.array<[q, e]>>
+func.func @difference(%Q1: !Qh, %K1: !Kh, %Q2: !Qh, %K2: !Kh, %V: !Vh) -> !Ah {
+  %S1 = diagram.contract %Q1, %K1 over [d] accumulate f32 : !Qh, !Kh -> !Sh
+  %m1 = diagram.reduce max %S1 over [x] : !Sh -> !mh
+  %e1 = diagram.map (%s = %S1 : !Sh, %m = %m1 : !mh) -> !Sh {
+    %d = arith.subf %s, %m : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l1 = diagram.reduce add %e1 over [x] : !Sh -> !mh
+  %P1 = diagram.cast %e1 : !Sh -> !Ph
+  %A1 = diagram.contract %P1, %V over [x] accumulate f32 : !Ph, !Vh -> !Ah
+  %S2 = diagram.contract %Q2, %K2 over [d] accumulate f32 : !Qh, !Kh -> !Sh
+  %m2 = diagram.reduce max %S2 over [x] : !Sh -> !mh
+  %e2 = diagram.map (%s = %S2 : !Sh, %m = %m2 : !mh) -> !Sh {
+    %d = arith.subf %s, %m : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l2 = diagram.reduce add %e2 over [x] : !Sh -> !mh
+  %P2 = diagram.cast %e2 : !Sh -> !Ph
+  %A2 = diagram.contract %P2, %V over [x] accumulate f32 : !Ph, !Vh -> !Ah
+  %D = diagram.map (%a = %A1 : !Ah, %k = %l1 : !mh, %b = %A2 : !Ah, %l = %l2 : !mh) -> !Ah {
+    %p = arith.divf %a, %k : f32
+    %r = arith.divf %b, %l : f32
+    %d = arith.subf %p, %r : f32
+    diagram.yield %d : f32
+  }
+  func.return %D : !Ah
+}
+
+// Sums of rows that are too long to be held leave what is made of scores without a role for c. They are kernels of their
+// own, so that scores are in the one that reduces them.
+// CHECK-LABEL: func.func @contrast
+// CHECK-SAME:  #hierarchy.step<"fusion", "%most, %e, %l with %R, %S", "cost model", "estimated {{[0-9.e+]+}} us, {{[0-9.e+]+}} us with %R, %S as a kernel">
+// CHECK:       %a = hierarchy.kernel @contrast_1 (%{{.*}} = %A : {{.*}})
+// CHECK:       %b = hierarchy.kernel @contrast_2 (%{{.*}} = %B : {{.*}})
+// CHECK:       %l = hierarchy.kernel @contrast_3 (%[[A:.*]] = %A : {{.*}}, %[[B:.*]] = %B : {{.*}}, %{{.*}} = %a : {{.*}}, %{{.*}} = %b : {{.*}})
+// CHECK-NEXT:    %R = diagram.contract %[[A]], %[[B]] over [c]
+!Ac = tensor<16384x512xf16, #diagram.array<[i, c]>>
+!Bc = tensor<16384x512xf16, #diagram.array<[j, c]>>
+!A2 = tensor<16384x512xf32, #diagram.array<[i, c]>>
+!B2 = tensor<16384x512xf32, #diagram.array<[j, c]>>
+!ai = tensor<16384xf32, #diagram.array<[i]>>
+!bj = tensor<16384xf32, #diagram.array<[j]>>
+!Sc = tensor<16384x16384xf32, #diagram.array<[i, j]>>
+func.func @contrast(%A: !Ac, %B: !Bc) -> !ai {
+  %a2 = diagram.map (%x = %A : !Ac) -> !A2 {
+    %w = arith.extf %x : f16 to f32
+    %s = arith.mulf %w, %w : f32
+    diagram.yield %s : f32
+  }
+  %a = diagram.reduce add %a2 over [c] : !A2 -> !ai
+  %b2 = diagram.map (%x = %B : !Bc) -> !B2 {
+    %w = arith.extf %x : f16 to f32
+    %s = arith.mulf %w, %w : f32
+    diagram.yield %s : f32
+  }
+  %b = diagram.reduce add %b2 over [c] : !B2 -> !bj
+  %R = diagram.contract %A, %B over [c] accumulate f32 : !Ac, !Bc -> !Sc
+  %S = diagram.map (%r = %R : !Sc, %m = %a : !ai, %n = %b : !bj) -> !Sc {
+    %p = arith.mulf %m, %n : f32
+    %q = math.rsqrt %p : f32
+    %s = arith.mulf %r, %q : f32
+    diagram.yield %s : f32
+  }
+  %most = diagram.reduce max %S over [j] : !Sc -> !ai
+  %e = diagram.map (%s = %S : !Sc, %m = %most : !ai) -> !Sc {
+    %d = arith.subf %s, %m : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %e over [j] : !Sc -> !ai
+  func.return %l : !ai
+}

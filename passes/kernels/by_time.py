@@ -18,7 +18,7 @@ from xdsl.ir import Operation
 from treadle.compiler.machines import Machine
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.passes._parts import part_of
-from treadle.passes.kernels.cuts import Cut, cuts, cuts_without_roles
+from treadle.passes.kernels.cuts import Cut, cuts, cuts_without_roles, is_of_product
 from treadle.passes.kernels.roles import Roles, roles_of
 from treadle.passes.kernels.sized import Cluster, Sized, Sizes
 
@@ -69,10 +69,12 @@ class Clock:
         return list(cuts(found, roles) if isinstance(roles, Roles) else cuts_without_roles(found))
 
     def between(self, first: Cluster, then: Cluster) -> float:
-        """Microseconds that memory takes for what goes from one cluster to another, saved and read."""
+        """Microseconds that memory takes for what is made of products in one cluster and goes to another, saved and
+        read."""
         found = self.sized(first | then)
         used = [value for value in part_of(first).leaving if any(use.operation in then for use in value.uses)]
-        return 0.0 if found is None else 2e6 * found.moving_time(sum(map(found.bytes, used)))
+        made = [value for value in used if is_of_product(first, value)]
+        return 0.0 if found is None else 2e6 * found.moving_time(sum(map(found.bytes, made)))
 
     def cut(self, ops: Cluster) -> Judged | None:
         """The cut of a cluster that saves most time, and whether that is enough; None where there is none."""

@@ -90,9 +90,9 @@ class Clusters:
         if together and not asked and not given:
             self._join_readers()
             self._cut()
-            self._join_rest()
             self._join_fed()
             self._join_wide()
+            self._join_rest()
         for each in self.apart:
             note(self.function, "keep apart", *each.texts)
         self.found = self._again(block)
@@ -208,7 +208,8 @@ class Clusters:
 
     def _join_rest(self) -> None:
         """What could be no kernel with all that it uses joins what is left of that when it is cut, or was, where that
-        takes less time: rotated queries and keys beside scores leave no memory for the product with the values."""
+        takes less time: rotated queries and keys beside scores leave no memory for the product with the values. Asked
+        of what is made of products; other elements may be made again."""
         tried = set[tuple[frozenset[Operation], frozenset[Operation]]]()
         for op in [each.op for each in self.apart if each.texts[1] in NO_KERNEL]:
             reader = self.members[op]

@@ -351,6 +351,11 @@ def _needed(ops: Cluster, for_: Iterable[Operation]) -> Cluster:
     return frozenset(found)
 
 
+def is_of_product(ops: Cluster, value: SSAValue) -> bool:
+    """Whether a value is a product of some operations, or made of one by them."""
+    return any(isinstance(op, ContractOp) for op in _needed(ops, [_owner(value)]))
+
+
 def _connected(ops: Cluster) -> list[Cluster]:
     """Sets between which no value goes, in program order."""
     found: list[Cluster] = []
@@ -361,4 +366,4 @@ def _connected(ops: Cluster) -> list[Cluster]:
     return found
 
 
-__all__ = ["Cut", "cuts", "cuts_without_roles"]
+__all__ = ["Cut", "cuts", "cuts_without_roles", "is_of_product"]
