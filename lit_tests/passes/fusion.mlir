@@ -283,10 +283,10 @@ func.func @difference(%Q1: !Qh, %K1: !Kh, %Q2: !Qh, %K2: !Kh, %V: !Vh) -> !Ah {
 // Sums of rows that are too long to be held leave what is made of scores without a role for c. They are kernels of their
 // own, so that scores are in the one that reduces them.
 // CHECK-LABEL: func.func @contrast
-// CHECK-SAME:  #hierarchy.step<"fusion", "%most, %e, %l with %R, %S", "cost model", "estimated {{[0-9.e+]+}} us, {{[0-9.e+]+}} us with %R, %S as a kernel">
+// CHECK-SAME:  #hierarchy.step<"fusion", "%most, %e, %l, %own, %loss with %R, %S, %W", "cost model", "estimated {{[0-9.e+]+}} us, {{[0-9.e+]+}} us with %a2, %a, %b2, %b, %R, %S, %W as a kernel">
 // CHECK:       %a = hierarchy.kernel @contrast_1 (%{{.*}} = %A : {{.*}})
 // CHECK:       %b = hierarchy.kernel @contrast_2 (%{{.*}} = %B : {{.*}})
-// CHECK:       %l = hierarchy.kernel @contrast_3 (%[[A:.*]] = %A : {{.*}}, %[[B:.*]] = %B : {{.*}}, %{{.*}} = %a : {{.*}}, %{{.*}} = %b : {{.*}})
+// CHECK:       %loss = hierarchy.kernel @contrast_3 (%[[A:.*]] = %A : {{.*}}, %[[B:.*]] = %B : {{.*}}, %{{.*}} = %a : {{.*}}, %{{.*}} = %b : {{.*}})
 // CHECK-NEXT:    %R = diagram.contract %[[A]], %[[B]] over [c]
 !Ac = tensor<16384x512xf16, #diagram.array<[i, c]>>
 !Bc = tensor<16384x512xf16, #diagram.array<[j, c]>>
@@ -322,5 +322,12 @@ func.func @contrast(%A: !Ac, %B: !Bc) -> !ai {
     diagram.yield %p : f32
   }
   %l = diagram.reduce add %e over [j] : !Sc -> !ai
-  func.return %l : !ai
+  %W = diagram.where %S if "i == j" : !Sc
+  %own = diagram.reduce add %W over [j] : !Sc -> !ai
+  %loss = diagram.map (%x = %l : !ai, %y = %own : !ai) -> !ai {
+    %log = math.log %x : f32
+    %d = arith.subf %log, %y : f32
+    diagram.yield %d : f32
+  }
+  func.return %loss : !ai
 }
