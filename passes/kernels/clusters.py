@@ -213,7 +213,7 @@ class Clusters:
         tried = set[tuple[frozenset[Operation], frozenset[Operation]]]()
         for op in [each.op for each in self.apart if each.texts[1] in NO_KERNEL]:
             reader = self.members[op]
-            for cluster in dict.fromkeys(self.members[each] for each in used_by(reader) if each in self.members):
+            for cluster in dict.fromkeys(self.members[each] for each in _used_by(reader) if each in self.members):
                 pair = cluster, reader
                 if self.clock is not None and cluster != reader == self.members[op] and pair not in tried:
                     tried.add(pair)
@@ -391,11 +391,14 @@ class Clusters:
             self.members[op] = ops
 
 
-def _brings_together(parts: Iterable[frozenset[Operation]], one: frozenset[Operation], other: frozenset[Operation]):
+def _brings_together(
+    parts: Iterable[frozenset[Operation]], one: frozenset[Operation], other: frozenset[Operation]
+) -> bool:
+    """Whether a part has operations of both."""
     return any(part & one and part & other for part in parts)
 
 
-def used_by(ops: Iterable[Operation]) -> list[Operation]:
+def _used_by(ops: Iterable[Operation]) -> list[Operation]:
     """The operations of whose results some use one."""
     return [operand.owner for op in ops for operand in op.operands if isinstance(operand.owner, Operation)]
 
