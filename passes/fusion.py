@@ -38,6 +38,7 @@ from treadle.passes.kernels.roles import WHOLE_LIMIT
 from treadle.passes.kernels.sized import Sizes
 from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
 from treadle.passes.kernels.wide import wide_roles
+from treadle.passes.streams.totals import add_totals
 
 PASS = "fusion"
 
@@ -120,6 +121,7 @@ class FusionPass(ModulePass):
             for block in function.body.blocks:
                 _check_accumulators(block)
                 _reduce_alone(block)
+                add_totals(block)
                 copy_padded(block)
                 split_reductions(function, block, self.whole_limit, PASS)
                 unfit = partial(_why_unfit, op, function)

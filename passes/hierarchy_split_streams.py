@@ -43,7 +43,7 @@ from treadle.passes.kernels.roles import roles_of
 from treadle.passes.kernels.short_parts import depth_held, short_parts
 from treadle.passes.kernels.trial import Scheduled, alone, scheduled
 from treadle.passes.streams.splits import Split, inline_extent, is_at_quotients, split_kernel
-from treadle.passes.streams.stages import Repairs, StreamPlan
+from treadle.passes.streams.stages import Repairs, StreamPlan, is_scanned_along
 
 PASS = "hierarchy-split-streams"
 
@@ -420,6 +420,8 @@ def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
     if refused := [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]:
         return f"there is no law that merges parts of '{axis}': {refused[0]}"
     for op in plan.part.ops:
+        if is_scanned_along(op, axis):
+            return f"'{axis}' is scanned by {label(op.result)}, and no part of it knows what came before"
         if isinstance(op, ContractOp) and plan.is_fixed(op.result):
             return f"every part would compute the product {label(op.result)} again"
         if isinstance(op, MapOp) and not is_plain(op):

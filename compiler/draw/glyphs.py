@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Operation
 from treadle.compiler.draw.expressions import expression_of, number_text
 from treadle.dialects import diagram
 from treadle.dialects.cuda import CopyOp, LoadOp, ProductOp, ReadOp, WriteOp
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.condition import Read, spelled, terms_of
 from treadle.dialects.diagram.place import axes_of_forms
@@ -82,6 +82,13 @@ def _(op: ReduceOp) -> Glyph:
     return Glyph(
         SIGNS[op.kind.data], "fold", tuple(op.over_axes), f"reduce {op.kind.data} over {_listed(op.over_axes)}"
     )
+
+
+@_glyph.register
+def _(op: ScanOp) -> Glyph:
+    axis = op.axis.data
+    about = f"scan {op.kind.data} over {axis}: of all elements up to each"
+    return Glyph(f"{SIGNS[op.kind.data]} ≤ {axis}", "box", (axis,), about)
 
 
 @_glyph.register

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.lowering.runs import yielded
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import NumberFormat, holds, known_format
@@ -109,6 +109,8 @@ def _meetings(value: SSAValue) -> Iterator[_Meeting]:
         match use.operation:
             case ReduceOp() as reduce if use.index == 0:
                 yield _Meeting(value, neutral_number(reduce.kind.data, value), reduce.over_axes)
+            case ScanOp() as scan if use.index == 0:
+                yield _Meeting(value, neutral_number(scan.kind.data, value), (scan.axis.data,))
             case ContractOp() as contract if use.index < 2:
                 yield _Meeting(value, 0.0, contract.over_axes)
             case SaveOp():

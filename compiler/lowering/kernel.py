@@ -18,12 +18,13 @@ from treadle.compiler.lowering.pending import PendingFill, PendingIndex
 from treadle.compiler.lowering.pieces import locate_group, lower_piece
 from treadle.compiler.lowering.products import lower_contract
 from treadle.compiler.lowering.reductions import lower_reduce
+from treadle.compiler.lowering.scans import lower_scan
 from treadle.compiler.lowering.selections import lower_select
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.streams import lower_stream
 from treadle.compiler.lowering.transfers import lower_load, lower_save
 from treadle.dialects.cuda.shared import place_tiles
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.hierarchy import LoadOp, PieceOp, SaveOp, SelectOp, StreamOp
 
 
@@ -57,6 +58,8 @@ def lower_op(lowering: KernelLowering, op: Operation) -> None:
             lowering.values[op.result] = lower_contract(lowering, op)
         case ReduceOp():
             lowering.values[op.result] = lower_reduce(lowering, op)
+        case ScanOp():
+            lowering.values[op.result] = lower_scan(lowering, op)
         case MapOp():
             lowering.values[op.result] = lower_map(lowering, op)
         case CastOp():

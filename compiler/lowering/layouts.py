@@ -16,7 +16,7 @@ from treadle.compiler.lowering.pairs import by_lanes, taken_singly
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, neighbours_in_vector, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
 from treadle.dialects.cuda.products import DEPTHS
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, SIXTEEN_BIT
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
@@ -136,6 +136,8 @@ class Layouts:
             case CastOp() | WhereOp() if self.settled or not self._is_open(op.operand):
                 operand = self.found.get(op.operand) or self._demanded(op.operand)
                 self._set(op.result, self._unless_moved(self.left_operand(op.result), operand))
+            case ScanOp():
+                self._scan(op)
             case StreamOp():
                 self._stream(op)
             case _:
@@ -259,6 +261,13 @@ class Layouts:
         if op.init is not None:
             self._set(op.init, layout.slice(axes_of(op.result.type)))
 
+    def _scan(self, op: ScanOp) -> None:
+        """What is scanned lies as what it gives; what that begins with, as a reduction of it would."""
+        layout = self.found.get(op.operand) or self._demanded(op.operand)
+        self._set(op.result, layout)
+        if layout is not None and op.init is not None:
+            self._set(op.init, layout.slice(axes_of(op.init.type)))
+
     def _elementwise(self, op: MapOp) -> LayoutAttr | None:
         wanted = set(self.plan.wide_axes(op.result))
         anywhere = [operand for operand in op.inputs if isinstance(operand.owner, LoadOp | FillOp | IndexOp)]
@@ -336,7 +345,8 @@ def reduced_axes(value: SSAValue) -> set[str]:
             op = use.operation
             if isinstance(op, ReduceOp):
                 axes |= set(op.over_axes)
-            elif isinstance(op, CastOp | MapOp | WhereOp) and op.result not in seen:
+            elif isinstance(op, CastOp | MapOp | ScanOp | WhereOp) and op.result not in seen:
+                axes |= {op.axis.data} if isinstance(op, ScanOp) else set()
                 seen.add(op.result)
                 stack.append(op.result)
     return axes

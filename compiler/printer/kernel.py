@@ -22,6 +22,7 @@ from treadle.compiler.printer.matrices import read_accumulator, read_left_in_box
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce, scaled_start
 from treadle.compiler.printer.scalars import c_type
+from treadle.compiler.printer.scans import print_scan
 from treadle.compiler.printer.selections import print_select, print_selected, print_selected_before
 from treadle.compiler.printer.shared import print_shared, print_stage
 from treadle.compiler.printer.summands import is_summand
@@ -35,7 +36,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.tiles import is_boxed
-from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.array import axes_of, is_array
 
 TENSOR_MAP = "const TensorMap&"
@@ -286,6 +287,7 @@ PRINTED: dict[type[Operation], Callable[[KernelPrinter, Any], None]] = {
     CastOp: elementwise.print_cast,
     cuda.MaskOp: print_mask,
     ReduceOp: print_reduce,
+    ScanOp: print_scan,
     cuda.ExchangeOp: print_exchange,
     cuda.ExceedsOp: print_exceeds,
     cuda.CombineOp: print_combine,

@@ -36,7 +36,7 @@ NEUTRAL_INTEGERS = {"add": "0", "mul": "1", "max": "(-2147483647 - 1)", "min": "
 
 def print_reduce(writer: KernelWriter, op: ReduceOp) -> None:
     kind, integer = op.kind.data, str(format_of(op.result.type)) == "i32"
-    combine = _combination(writer, kind, op.result)
+    combine = combination(writer, kind, op.result)
     neutral = (NEUTRAL_INTEGERS if integer else NEUTRAL)[kind]
     if str(format_of(op.result.type)) in NARROW:
         raise Refusal(op, f"'{kind}' reduces in {format_of(op.result.type)}: reduce in f32 and cast the result")
@@ -126,7 +126,7 @@ def print_combine(writer: KernelWriter, op: cuda.CombineOp) -> None:
     layout = layout_of(op.result.type)
     name = writer.over(op.result, [op.value], op)
     loops = writer.loops(layout)
-    combine = _combination(writer, op.kind.data, op.result)
+    combine = combination(writer, op.kind.data, op.result)
     here, there = f"{name}{subscripts(layout, loops)}", writer.element(op.value, loops)
     statements: list[str] = []
     for mask in op.masks:
@@ -136,7 +136,7 @@ def print_combine(writer: KernelWriter, op: cuda.CombineOp) -> None:
     writer.text.nest(loops, statements)
 
 
-def _combination(writer: KernelWriter, kind: str, value: SSAValue) -> str:
+def combination(writer: KernelWriter, kind: str, value: SSAValue) -> str:
     if str(format_of(value.type)) == "i32":
         if kind in PRIMITIVES:
             writer.call(PRIMITIVES[kind])

@@ -15,11 +15,11 @@ is the same diagram.
 %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
 ```
 
-Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, `index` (positions along an axis), `where` (the
-elements at which a condition holds), `read` (an affine window or diagonal of an array), `collapse` and `expand` (axes
-as one axis, and back), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the accumulator's
-included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter computes in float64
-and is the reference for everything below.
+Operations: `contract`, `reduce`, `scan` (prefix sums), `map`, `cast`, `fill`, `extent`, `index` (positions along an
+axis), `where` (the elements at which a condition holds), `read` (an affine window or diagonal of an array), `collapse`
+and `expand` (axes as one axis, and back), and `apply`, which applies a `law` (softmax, say) by name. Number formats,
+the accumulator's included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter
+computes in float64 and is the reference for everything below.
 
 Theory: arXiv 2412.03317, sections 2 and 3.
 """
@@ -36,6 +36,7 @@ from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.place import PlaceAttr
 from treadle.dialects.diagram.read import ReadOp
 from treadle.dialects.diagram.reduce import ReduceOp
+from treadle.dialects.diagram.scan import ScanOp
 from treadle.dialects.diagram.where import WhereOp
 from treadle.dialects.diagram.yields import YieldOp
 
@@ -54,6 +55,7 @@ Diagram = Dialect(
         MapOp,
         ReadOp,
         ReduceOp,
+        ScanOp,
         WhereOp,
         YieldOp,
     ],

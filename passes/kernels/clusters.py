@@ -12,7 +12,17 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal as NotFused
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    ContractOp,
+    ExtentOp,
+    FillOp,
+    IndexOp,
+    MapOp,
+    ReadOp,
+    ReduceOp,
+    ScanOp,
+)
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
@@ -134,7 +144,7 @@ class Clusters:
         return self.members.get(op, frozenset([op]))
 
     def _place(self, op: Operation) -> None:
-        cluster = frozenset([op])
+        cluster = self._begun(op)
         if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
             note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
             return
@@ -159,6 +169,11 @@ class Clusters:
         if is_asked and len(cluster) == 1:
             raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
         self._join(cluster)
+
+    def _begun(self, op: Operation) -> frozenset[Operation]:
+        """What an operation cannot be without: a scan is where its total is."""
+        total = op.total.owner if isinstance(op, ScanOp) and op.total is not None else op
+        return frozenset([op]) | (self.members.get(total, frozenset()) if isinstance(total, Operation) else frozenset())
 
     def _join_readers(self) -> None:
         """Clusters that read one array alike become one, which reads it once."""

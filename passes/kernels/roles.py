@@ -17,7 +17,7 @@ from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes.expressions.scalars import weave
 from treadle.passes.kernels.spread import spread_axes, subsets
-from treadle.passes.streams.stages import Repairs, StreamPlan
+from treadle.passes.streams.stages import Repairs, StreamPlan, is_scanned_along
 
 __all__ = [
     "ROUNDS_LIMIT",
@@ -118,6 +118,7 @@ def _roles_of(
         problem = (
             _too_large(_in_registers(part, whole, limit) if wide else whole, limit, refused)
             or _too_many(part, whole)
+            or _scanned_apart(part, candidate, repairs)
             or _too_often(part, candidate, repairs)
             or _two_columns(part, [*([] if candidate is None or wide else [candidate]), *whole], sizes)
             or _two_depths(part, whole)
@@ -163,6 +164,9 @@ def keeping_together(
     for op in part.reducing:
         if axis in op.over_axes:
             return op.result, f"axis '{axis}' is reduced by {label(op.result)}"
+    for op in part.ops:
+        if is_scanned_along(op, axis):
+            return op.result, f"axis '{axis}' is scanned by {label(op.result)}"
     for value in part.leaving:
         if axis not in axes_of(value.type):
             return value, f"axis '{axis}' is not in {label(value)}, which every group of it would save again"
@@ -260,6 +264,19 @@ def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"
+
+
+def _scanned_apart(part: Part, stream: str | None, repairs: Repairs) -> str | None:
+    """Why what is scanned along a stream cannot be: the stream has what came before a piece, and has it once."""
+    scans = [] if stream is None else [op for op in part.ops if is_scanned_along(op, stream)]
+    inside = {op.result for op in part.reducing}
+    for op in scans:
+        if op.total not in inside:
+            return f"axis '{stream}' is scanned by {label(op.result)}, and what came before a piece is summed elsewhere"
+    again = StreamPlan(part, stream, repairs).scanned_again() if stream is not None and scans else None
+    if again is None:
+        return None
+    return f"{label(again.result)}, scanned along '{stream}', is needed in a further stream along it, too"
 
 
 def _two_columns(part: Part, held: Sequence[str], sizes: Mapping[str, int]) -> str | None:

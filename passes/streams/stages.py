@@ -3,7 +3,8 @@
 Values fall into these kinds, for a streamed axis x:
 
 - *fixed*: nothing it depends on has x; known before any stream;
-- *piece*: it has x; made piece by piece inside a step;
+- *piece*: it has x; made piece by piece inside a step; so is a scan along x, which begins with what its total, a
+  state, is before the piece;
 - *state*: the result of a reduction over x; carried from step to step, known when its stream is finished;
 - *late*: it does not have x, but depends on states; known when their stream is finished.
 
@@ -14,12 +15,12 @@ pieces again: recomputation is always legal. So is a piece that leaves the kerne
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
@@ -33,6 +34,16 @@ FIXED = -1
 Repairs: TypeAlias = dict[tuple[Operation, str, frozenset[tuple[SSAValue, frozenset[SSAValue]]]], Followed]
 """The repair of a reduction along an axis, by what comes before it in its part. Parts of one block share what was found
 as long as nothing rewrites the block: clusters are tried one operation larger each time."""
+
+
+def is_scanned_along(op: Operation, axis: str) -> TypeGuard[ScanOp]:
+    """Whether an operation is a scan along an axis."""
+    return isinstance(op, ScanOp) and op.axis.data == axis
+
+
+def is_total(value: SSAValue) -> bool:
+    """Whether a scan has a reduction as the total of what it scans."""
+    return any(isinstance(use.operation, ScanOp) and use.operation.total is value for use in value.uses)
 
 
 @dataclass(frozen=True)
@@ -173,9 +184,31 @@ class StreamPlan:
             self.stage[result] = verdict.stage
             self._states[result] = frozenset([result])
             return
+        if is_scanned_along(op, self.axis):
+            self._scan(op)
+            return
         self._states[result] = states
         finished = max((self.stage[state] for state in states), default=FIXED)
         self.stage[result] = finished + 1 if self.is_piece(result) else finished
+
+    def _scan(self, op: ScanOp) -> None:
+        """What a scan gives of a piece, told from what came before it, never changes: it is made where its total is
+        summed, and depends on what its elements do."""
+        verdict = None if op.total is None else self.verdicts.get(op.total)
+        if verdict is None:
+            raise Refusal(
+                op, f"a stream along '{self.axis}' has no reduction of what is scanned, of which it has a part"
+            )
+        self.stage[op.result] = verdict.stage
+        self._states[op.result] = self.states_of(op.operand)
+
+    def scanned_again(self) -> ScanOp | None:
+        """A scan that a later stream would make again: what came before a piece is known in its own alone."""
+        for stream in self.streams:
+            for op in self.step_of(stream):
+                if is_scanned_along(op, self.axis) and self.stage_of(op.result) != stream:
+                    return op
+        return None
 
     def _go_on(self, op: Operation, states: frozenset[SSAValue]) -> None:
         """Make one state of a product and the sum that it adds to: of both nothing follows others."""
@@ -208,6 +241,8 @@ class StreamPlan:
         if not states:
             return Verdict(0, None)
         last = max(self.stage[state] for state in states)
+        if is_total(op.result):
+            return Verdict(last + 1, disagreement="a scan has it as it is so far")
         running = tuple(state for state in self.verdicts if self.stage[state] == last)
         before = (op, self.axis, frozenset(self._states.items()))
         if (followed := self.repairs.get(before)) is None:

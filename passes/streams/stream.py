@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
 from treadle.dialects.diagram.condition import Both, Condition, Term
@@ -43,7 +43,7 @@ from treadle.passes.streams.changes import Repair
 from treadle.passes.streams.lagging import follows_what_lags
 from treadle.passes.streams.neutral import decided
 from treadle.passes.streams.repairs import Moments, changes_at, hint_of, location_of, stood_in
-from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.stages import StreamPlan, is_scanned_along
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
 Named = dict[SSAValue, SSAValue]
@@ -129,6 +129,8 @@ class StreamParts(ABC):
             self.fetch_all(scope, op.operands[:1] if holds else _asked(op))
             if isinstance(op, ContractOp | ReduceOp) and self.plan.state_of_sum(op.result) in step.before:
                 step.update(op)
+            elif is_scanned_along(op, self.plan.axis):
+                self._scan(scope, op, step.before)
             elif holds:
                 scope.values[op.results[0]] = scope.values[op.operands[0]]
             elif not self._decide(scope, op, states):
@@ -137,6 +139,14 @@ class StreamParts(ABC):
             self.leave(scope, value)
         self.end(block, [step.after[state] for state in states])
         unite_equal(block)
+
+    def _scan(self, scope: Scope, op: ScanOp, before: Named) -> None:
+        """Scan a piece, from what came before it."""
+        assert op.total is not None
+        axis, type = op.axis.data, self.tile(op.result.type)
+        new = ScanOp(op.kind.data, scope.values[op.operand], axis, type, init=before[op.total])
+        new.location, new.result.name_hint = op.location, op.result.name_hint
+        scope.add(new, op.result)
 
     def _keep(self, scope: Scope, op: WhereOp, left: Sequence[Condition]) -> None:
         """Write a condition of which only some parts are left to test, or none."""

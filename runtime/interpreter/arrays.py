@@ -206,6 +206,12 @@ COMBINE: dict[str, Callable[[AnyArray, AnyArray], AnyArray]] = {
 """The operation of each reduction, between two elements."""
 
 
+def scan(kind: str, values: AnyArray) -> AnyArray:
+    """Combine, along the last dimension, the elements up to each."""
+    operations = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+    return operations[kind].accumulate(values, axis=-1, dtype=values.dtype)
+
+
 def padded(data: AnyArray, positions: Sequence[NDArray[np.int64]], there: NDArray[np.bool_]) -> AnyArray:
     """The elements at some positions, one array of them for each axis, of those that are `there`; zeros where a
     position lies outside."""

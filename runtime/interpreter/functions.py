@@ -46,6 +46,7 @@ from treadle.runtime.interpreter.arrays import (
     neutral,
     padded,
     reduce,
+    scan,
     with_weaved,
 )
 from treadle.runtime.interpreter.exact import exact, exact_value_of
@@ -163,6 +164,23 @@ class DiagramFunctions(SessionFunctions):
         gamma = bounds.reduce_gamma(prod(data.value.shape[len(axes) :]), format, self.session.likely)
         result = Array(axes, Numbers(value, error))
         return self._result(op, self._into(op.result.type, op.kind.data, args[1:], result, gamma))
+
+    @impl(diagram.ScanOp)
+    def run_scan(self, interpreter: Interpreter, op: diagram.ScanOp, args: PythonValues) -> PythonValues:
+        (operand,) = self._operands((op.operand,), args)
+        operand, axis = operand.filled(neutral(op.kind.data, operand.numbers.value.dtype)), op.axis.data
+        axes, format = with_weaved(axes_of(op.result.type), (operand,)), format_of(op.result.type)
+        axes = (*(each for each in axes if each != axis), axis)
+        data = self._converted(operand.aligned(axes), format_of(op.operand.type), format)
+        with np.errstate(all="ignore"):
+            value = scan(op.kind.data, data.value)
+        likely = self.session.likely
+        error = bounds.scan_error(op.kind.data, data, value, format, likely) if self.session.bounded else None
+        gamma = bounds.reduce_gamma(data.value.shape[-1], format, likely)
+        init = args[1 if op.total is None else 2 :]
+        scanned = self._into(op.result.type, op.kind.data, init, Array(axes, Numbers(value, error)), gamma)
+        wanted = with_weaved(axes_of(op.result.type), (scanned,))
+        return self._result(op, Array(wanted, scanned.aligned(wanted)))
 
     @impl(diagram.MapOp)
     def run_map(self, interpreter: Interpreter, op: diagram.MapOp, args: PythonValues) -> PythonValues:

@@ -77,6 +77,8 @@ def _weaved(block: Block) -> list[str]:
         match op:
             case diagram.ContractOp() | diagram.ReduceOp() | diagram.ApplyOp():
                 fixed |= set(op.over_axes)
+            case diagram.ScanOp():
+                fixed.add(op.axis.data)
             case diagram.ReadOp():  # a piece of what is read is no piece of what it is read from
                 fixed |= {axis for value in (*op.operands, op.result) for axis in sizes_of(value.type)}
             case diagram.CollapseOp() | diagram.ExpandOp():

@@ -55,6 +55,7 @@ from treadle.runtime.interpreter.bounds.arrays import (
     contract_gamma,
     reduce_error,
     reduce_gamma,
+    scan_error,
 )
 from treadle.runtime.interpreter.bounds.numbers import cast_error, fixed_cast_error
 from treadle.runtime.interpreter.bounds.scalars import scalar_error
@@ -75,5 +76,6 @@ __all__ = [
     "reduce_error",
     "reduce_gamma",
     "scalar_error",
+    "scan_error",
     "without_untold_rows",
 ]

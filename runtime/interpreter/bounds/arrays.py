@@ -159,6 +159,28 @@ def reduce_error(
         return settled(value, bound + count * SMALLEST.get(str(format), 0.0))
 
 
+def scan_error(kind: str, data: Numbers, value: AnyArray, format: Attribute, likely: bool = False) -> FloatArray:
+    """As `reduce_error`, of what all elements up to each make along the last dimension: no sum has more roundings than
+    the last one."""
+    error, length = error_of(data), data.value.shape[-1]
+    if kind in ("max", "min"):
+        return settled(value, np.maximum.accumulate(error, axis=-1))
+    if kind == "mul" or not is_float(format):
+        last = (data.value.ndim - 1,)
+        firsts = [Numbers(data.value[..., :n], error[..., :n]) for n in range(1, length + 1)]
+        found = [reduce_error(kind, each, value[..., n], last, format, likely) for n, each in enumerate(firsts)]
+        return np.stack(found, axis=-1) if found else error
+    size = finite_size(data.value)
+    reach, gamma = size + error, reduce_gamma(length, format)
+    with np.errstate(all="ignore"):
+        bound = np.cumsum(reach - size, axis=-1)
+        most = _largest_partial(np.cumsum(reach, axis=-1), value, bound)
+        if likely:
+            bound, gamma = np.sqrt(np.cumsum(np.square(error), axis=-1)), reduce_gamma(length, format, True)
+        bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
+        return settled(value, bound + length * SMALLEST.get(str(format), 0.0))
+
+
 def _product_error(data: Numbers, dimensions: tuple[int, ...], format: Attribute, gamma: float) -> FloatArray:
     """Partial products, in any order, may leave the range although the product does not: the largest is that of all
     elements above 1, the smallest that of all below. What is lost below the smallest number, later elements enlarge.
