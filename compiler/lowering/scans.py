@@ -28,7 +28,7 @@ def lower_scan(lowering: KernelLowering, op: ScanOp) -> SSAValue:
         value = masked(lowering, value, axis, neutral_of(kind, format_of(value.type)), layout)
     rows = layout.slice(each for each in axes_of(op.result.type) if each != axis)
     init = None if op.init is None else fragment_of(lowering, op.init, rows)
-    result = lowering.emit(ScanOp(kind, value, axis, fragment_type(lowering, op.result, layout), init=init))
+    result = lowering.emit(op.of(value, fragment_type(lowering, op.result, layout), init=init))
     return placed(result, op, result.result, op.result)
 
 

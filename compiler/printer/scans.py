@@ -21,36 +21,69 @@ from treadle.dialects.diagram.formats import NARROW
 def print_scan(writer: KernelWriter, op: ScanOp) -> None:
     """For each row, and each of its stretches that a thread and its neighbours have, in their order: the thread scans
     its own elements, lanes exchange what they have in all (as a sum of lanes does), each keeps what is before it, and
-    that goes into its elements with what the stretches before have."""
-    axis, kind, format = op.axis.data, op.kind.data, str(format_of(op.result.type))
+    that goes into its elements with what the stretches before have. In reverse, all in the other order."""
+    axis, format = op.axis.data, str(format_of(op.result.type))
     if format in NARROW or str(format_of(op.operand.type)) in NARROW:
-        raise Refusal(op, f"'{kind}' scans in {format}: scan in f32 and cast the result")
+        raise Refusal(op, f"'{op.kind.data}' scans in {format}: scan in f32 and cast the result")
     layout = layout_of(op.result.type)
-    combine, neutral = combination(writer, kind, op.result), (NEUTRAL_INTEGERS if format == "i32" else NEUTRAL)[kind]
     rows, far, near = _stretches(op, layout)
     name = writer.over(op.result, [op.operand], op)
-    masks, type = _lane_masks(layout, axis), c_type(op.result.type)
     with writer.names.scope():
-        outer, inner = writer.loops_over(rows), writer.loops_over(far)
-        own = writer.loops_over(near)
-        so_far, all, before = (writer.names.fresh(each) for each in ("so_far", "all", "before"))
-        other = writer.names.fresh("other")
-        start = neutral if op.init is None else writer.element(op.init, outer)
+        outer, inner, own = (writer.loops_over(modes) for modes in (rows, far, near))
+        text = _Scan(writer, op, combination(writer, op.kind.data, op.result))
         along = _as_declared(layout, [*outer, *inner, *own])
-        here, there = f"{name}{subscripts(layout, along)}", writer.element(op.operand, along)
+        here, element = f"{name}{subscripts(layout, along)}", writer.element(op.operand, along)
         with _nested(writer, outer):
-            writer.text.line(f"{type} {so_far} = {start};")
-            with _nested(writer, inner):
-                writer.text.line(f"{type} {all} = {neutral};")
-                writer.text.nest(own, [f"{here} = {all} = {combine.format(all, there)};"])
-                writer.text.line(f"{type} {before} = {so_far};")
-                for mask in masks:
-                    with writer.text.block(""):
-                        writer.text.line(f"const {type} {other} = {writer.call('shuffle_xor')}({all}, {mask});")
-                        writer.text.line(f"if (lane & {mask}) {before} = {combine.format(before, other)};")
-                        writer.text.line(f"{all} = {combine.format(all, other)};")
-                writer.text.nest(own, [f"{here} = {combine.format(before, here)};"])
-                writer.text.line(f"{so_far} = {combine.format(so_far, all)};")
+            writer.text.line(f"{text.type} {text.so_far} = {text.start(outer)};")
+            with _nested(writer, [text.walked(loop) for loop in inner]):
+                writer.text.line(f"{text.type} {text.all} = {text.neutral};")
+                writer.text.nest([text.walked(loop) for loop in own], text.of_thread(here, element))
+                writer.text.line(f"{text.type} {text.before} = {text.so_far};")
+                for mask in _lane_masks(layout, axis):
+                    text.of_lanes(mask)
+                writer.text.nest(own, [f"{here} = {text.combine.format(text.before, here)};"])
+                writer.text.line(f"{text.so_far} = {text.combine.format(text.so_far, text.all)};")
+
+
+class _Scan:
+    """The names and the statements of one scan."""
+
+    def __init__(self, writer: KernelWriter, op: ScanOp, combine: str):
+        self.writer, self.op, self.combine = writer, op, combine
+        self.type = c_type(op.result.type)
+        self.neutral = (NEUTRAL_INTEGERS if self.type == "int32_t" else NEUTRAL)[op.kind.data]
+        fresh = writer.names.fresh
+        self.so_far, self.all, self.before, self.other = map(fresh, ("so_far", "all", "before", "other"))
+
+    def start(self, rows: Sequence[Loop]) -> str:
+        """What each row begins with."""
+        return self.neutral if self.op.init is None else self.writer.element(self.op.init, rows)
+
+    def walked(self, loop: Loop) -> str:
+        """A loop in the order of the scan."""
+        if not self.op.is_reverse:
+            return str(loop)
+        return f"UNROLL for (int {loop.variable} = {loop.turns - 1}; {loop.variable} >= 0; --{loop.variable})"
+
+    def of_thread(self, here: str, element: str) -> list[str]:
+        """An element, of what the thread has up to it."""
+        further = self.combine.format(self.all, element)
+        if not self.op.is_exclusive:
+            return [f"{here} = {self.all} = {further};"]
+        element_of = self.other
+        return [f"const {self.type} {element_of} = {element};", f"{here} = {self.all};", self._and(element_of)]
+
+    def _and(self, element: str) -> str:
+        return f"{self.all} = {self.combine.format(self.all, element)};"
+
+    def of_lanes(self, mask: int) -> None:
+        """Meet with the lanes that lie on the other side of a bit: what they have counts before what lies behind."""
+        text = self.writer.text
+        behind = f"!(lane & {mask})" if self.op.is_reverse else f"lane & {mask}"
+        with text.block(""):
+            text.line(f"const {self.type} {self.other} = {self.writer.call('shuffle_xor')}({self.all}, {mask});")
+            text.line(f"if ({behind}) {self.before} = {self.combine.format(self.before, self.other)};")
+            text.line(self._and(self.other))
 
 
 def _stretches(op: ScanOp, layout: LayoutAttr) -> tuple[list[Mode], list[Mode], list[Mode]]:
@@ -85,7 +118,7 @@ def _as_declared(layout: LayoutAttr, loops: Sequence[Loop]) -> list[Loop]:
 
 
 @contextmanager
-def _nested(writer: KernelWriter, loops: Sequence[Loop]) -> Generator[None]:
+def _nested(writer: KernelWriter, loops: Sequence[Loop | str]) -> Generator[None]:
     """In loops around what follows; in braces of its own without any."""
     with ExitStack() as stack:
         for loop in loops or [""]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Self
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -29,15 +30,20 @@ from treadle.dialects.syntax import parse_attributes, print_types
 @irdl_op_definition
 class ScanOp(DiagramOperation):
     """Combine, for each position along an axis, the elements up to it with `add`, `mul`, `max` or `min`, itself
-    included: an inclusive scan (prefix sums, of `add`), in the format of the result. With `into`, an array without the
-    axis is combined in before the first. Elements that are absent count for nothing, and each position has a result.
+    included: an inclusive scan (prefix sums, of `add`), in the format of the result. `exclusive` leaves the element
+    itself out, so that the first has the neutral element; `reverse` combines the elements from each on (suffix sums).
+    With `into`, an array without the axis is combined in where the scan begins. Elements that are absent count for
+    nothing, and each position has a result.
 
     ```
     %C = diagram.scan add %L over x : !S -> !S
+    %D = diagram.scan add %L over x exclusive reverse : !S -> !S
     ```
 
-    `total %T` names the reduction of the same elements over the whole axis: a stream along it has in `%T` what came
-    before a piece, and combines that into the scan of the piece.
+    `total %T` names the reduction of the same elements over the whole axis. A stream along it has in `%T` what came
+    before a piece, and combines that into the scan of the piece. What is scanned in reverse grows by what comes later
+    instead: a stream begins each piece with nothing, and what it has added up is repaired by what each piece adds to
+    `%T`.
 
     Source: G. E. Blelloch, "Prefix Sums and Their Applications", 1990.
     """
@@ -49,6 +55,8 @@ class ScanOp(DiagramOperation):
     init = opt_operand_def()
     kind = prop_def(StringAttr)
     axis = prop_def(StringAttr)
+    exclusive = opt_prop_def(UnitAttr)
+    reverse = opt_prop_def(UnitAttr)
     result = result_def()
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
@@ -63,12 +71,37 @@ class ScanOp(DiagramOperation):
         result_type: Attribute,
         total: SSAValue | Operation | None = None,
         init: SSAValue | Operation | None = None,
+        exclusive: bool = False,
+        reverse: bool = False,
     ):
         super().__init__(
             operands=[operand, [] if total is None else [total], [] if init is None else [init]],
-            properties={"kind": StringAttr(kind), "axis": StringAttr(axis)},
+            properties={
+                "kind": StringAttr(kind),
+                "axis": StringAttr(axis),
+                "exclusive": UnitAttr() if exclusive else None,
+                "reverse": UnitAttr() if reverse else None,
+            },
             result_types=[result_type],
         )
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.exclusive is not None
+
+    @property
+    def is_reverse(self) -> bool:
+        return self.reverse is not None
+
+    def of(
+        self, operand: SSAValue, type: Attribute, total: SSAValue | None = None, init: SSAValue | None = None
+    ) -> ScanOp:
+        """The same scan of something else."""
+        kind, axis = self.kind.data, self.axis.data
+        new = ScanOp(kind, operand, axis, type, total, init, self.is_exclusive, self.is_reverse)
+        new.attributes |= self.attributes
+        new.location, new.result.name_hint = self.location, self.result.name_hint
+        return new
 
     def verify_(self) -> None:
         if self.kind.data not in REDUCTIONS:
@@ -106,6 +139,7 @@ class ScanOp(DiagramOperation):
         operand = parser.parse_unresolved_operand()
         parser.parse_keyword("over")
         axis = parser.parse_identifier(" for the axis")
+        flags = {flag: parser.parse_optional_keyword(flag) is not None for flag in ("exclusive", "reverse")}
         beside: dict[str, UnresolvedOperand] = {}
         for keyword in ("total", "into"):
             if parser.parse_optional_keyword(keyword) is not None:
@@ -119,7 +153,8 @@ class ScanOp(DiagramOperation):
         parser.parse_punctuation("->")
         type = parser.parse_type()
         given = {keyword: parser.resolve_operand(value, types[keyword]) for keyword, value in beside.items()}
-        op = cls(kind, parser.resolve_operand(operand, operand_type), axis, type, given.get("total"), given.get("into"))
+        resolved = parser.resolve_operand(operand, operand_type)
+        op = cls(kind, resolved, axis, type, given.get("total"), given.get("into"), **flags)
         op.attributes |= attributes
         return op
 
@@ -127,6 +162,9 @@ class ScanOp(DiagramOperation):
         printer.print_string(f" {self.kind.data} ")
         printer.print_operand(self.operand)
         printer.print_string(f" over {self.axis.data}")
+        for flag in ("exclusive", "reverse"):
+            if flag in self.properties:
+                printer.print_string(f" {flag}")
         types = [self.operand.type]
         for keyword, value in (("total", self.total), ("into", self.init)):
             if value is not None:

@@ -7,12 +7,13 @@ import math as numbers
 from xdsl.dialects import arith, math
 from xdsl.ir import Attribute, SSAValue
 
-from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram import ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, known_format, number_format
 from treadle.passes.expressions.distances import FAR_FROM_OVERFLOW, distance_of
 from treadle.passes.expressions.forms import linear_form, same_form
 from treadle.passes.expressions.inner import inner_expression, logarithm_of, look_through
+from treadle.passes.expressions.negative_exponents import is_never_above_zero
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
@@ -28,7 +29,9 @@ def magnitude(expression: Expression, unknown: float = numbers.inf) -> float:
     """An upper bound of the absolute value; where none is known, `unknown` stands for it."""
     expression = strip_casts(expression)
     if isinstance(expression, Leaf):
-        inner = inner_expression(expression.value)
+        owner = expression.value.owner
+        # Of what a condition leaves.
+        inner = Leaf(owner.operand) if isinstance(owner, WhereOp) else inner_expression(expression.value)
         known = known_format(expression.type)
         own = known.largest if known is not None and known.has_few_exponents else unknown
         return own if inner is None else min(own, magnitude(inner, unknown))
@@ -58,6 +61,8 @@ def _magnitude_of_node(node: Node, unknown: float) -> float:
         case arith.MulfOp:
             return _times(magnitude(operands[0], unknown), magnitude(operands[1], unknown))
         case arith.DivfOp if is_share(operands[0], operands[1]):
+            return 1.0
+        case math.ExpOp | math.Exp2Op if is_never_above_zero(operands[0]):
             return 1.0
         case math.ExpOp if _is_share_by_logarithm(operands[0]):
             return 1.0

@@ -7,7 +7,7 @@ import math as numbers
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ReduceOp, ScanOp, WhereOp
 from treadle.passes.expressions.inner import look_through
 from treadle.passes.expressions.scalars import (
     Constant,
@@ -31,12 +31,47 @@ def is_nonnegative(expression: Expression) -> bool:
             return True
         case Node(kind=arith.MulfOp | arith.DivfOp | arith.AddfOp, operands=operands):
             return all(is_nonnegative(operand) for operand in operands)
+        case Node(kind=arith.NegfOp, operands=(operand,)):
+            return is_nonpositive(operand)
+        case Node(kind=arith.SubfOp, operands=(left, right)):
+            return is_nonnegative(left) and is_nonpositive(right)
+        case Node(kind=math.Log1pOp, operands=(operand,)):
+            return is_nonnegative(operand)
+        case Node(kind=math.LogOp, operands=(operand,)):
+            return least(operand) >= 1
         case Node(kind=arith.MaximumfOp, operands=operands):
             return any(is_nonnegative(operand) for operand in operands)
+        case Node(kind=arith.MinimumfOp, operands=operands):
+            return all(is_nonnegative(operand) for operand in operands)
+        case Node(kind=arith.SelectOp, operands=(_, left, right)):
+            return is_nonnegative(left) and is_nonnegative(right)
         case Node(kind=arith.SIToFPOp, operands=(operand,)):
             return is_nonnegative(operand)
         case Node(kind=arith.UIToFPOp):
             return True
+        case _:
+            return False
+
+
+def is_nonpositive(expression: Expression) -> bool:
+    """Whether no value of an expression is above zero, proved from its form."""
+    expression = look_through(expression)
+    match expression:
+        case Constant():
+            return expression.number <= 0
+        case Leaf(value=value) if isinstance(value.owner, WhereOp):
+            return is_nonpositive(Leaf(value.owner.operand))
+        case Node(kind=arith.NegfOp, operands=(operand,)):
+            return is_nonnegative(operand)
+        case Node(kind=arith.AddfOp, operands=operands):
+            return all(is_nonpositive(operand) for operand in operands)
+        case Node(kind=arith.SubfOp, operands=(left, right)):
+            return is_nonpositive(left) and is_nonnegative(right)
+        case Node(kind=arith.MulfOp | arith.DivfOp, operands=(left, right)):
+            signs = is_nonpositive(left) and is_nonnegative(right), is_nonnegative(left) and is_nonpositive(right)
+            return any(signs)
+        case Node(kind=arith.SelectOp, operands=(_, left, right)):
+            return is_nonpositive(left) and is_nonpositive(right)
         case _:
             return False
 
@@ -47,6 +82,9 @@ def _is_nonnegative_array(value: SSAValue) -> bool:
         return False
     if isinstance(owner, WhereOp):
         return is_nonnegative(Leaf(owner.operand))
+    if isinstance(owner, ScanOp):
+        begins = owner.init is None or is_nonnegative(Leaf(owner.init))
+        return begins and owner.kind.data in ("add", "mul") and is_nonnegative(Leaf(owner.operand))
     if isinstance(owner, ReduceOp):
         return owner.kind.data in ("add", "mul") and owner.init is None and is_nonnegative(Leaf(owner.operand))
     if isinstance(owner, ContractOp):

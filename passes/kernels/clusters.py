@@ -28,7 +28,7 @@ from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import label, note
-from treadle.passes._parts import part_of
+from treadle.passes._parts import Reducing, part_of
 from treadle.passes.kernels.by_time import WORTH, Clock, is_faster
 from treadle.passes.kernels.dataflow import Dataflow
 from treadle.passes.kernels.make_again import make_again
@@ -95,7 +95,7 @@ class Clusters:
         for cluster in given:
             self._join(cluster)
         for op in self.ops:
-            if not given and _may_join(op):
+            if not given and _may_join(op) and op not in self.members:
                 self._place(op)
         if together and not asked and not given:
             self._join_readers()
@@ -144,6 +144,8 @@ class Clusters:
         return self.members.get(op, frozenset([op]))
 
     def _place(self, op: Operation) -> None:
+        if isinstance(op, ScanOp) and self.together and not self.asked and self._place_scanned(op):
+            return
         cluster = self._begun(op)
         if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
             note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
@@ -169,6 +171,18 @@ class Clusters:
         if is_asked and len(cluster) == 1:
             raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
         self._join(cluster)
+
+    def _place_scanned(self, op: ScanOp) -> bool:
+        """Put a scan together with all that is made of it up to sums along its axis, if it may be: what stands between
+        can leave in no stream, where it changes with each piece."""
+        made = _made_of_scan(op)
+        owners = (operand.owner for each in made for operand in each.operands)
+        producers = dict.fromkeys(self.members[each] for each in owners if each in self.members)
+        whole = made.union(*producers)
+        if not all(map(_may_join, made)) or self._why_not(whole) is not None or self.unfit(whole) is not None:
+            return False
+        self._join(whole)
+        return True
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
         """What an operation cannot be without: a scan is where its total is."""
@@ -404,6 +418,18 @@ class Clusters:
     def _join(self, ops: frozenset[Operation]) -> None:
         for op in ops:
             self.members[op] = ops
+
+
+def _made_of_scan(op: ScanOp) -> frozenset[Operation]:
+    """A scan, what is made of it, and the reductions along its axis in which that ends."""
+    found: set[Operation] = {op}
+    stack: list[Operation] = [op]
+    while stack:
+        users = {use.operation for result in stack.pop().results for use in result.uses} - found
+        users = {user for user in users if isinstance(user, DiagramOperation)}
+        found |= users
+        stack += [user for user in users if not (isinstance(user, Reducing) and op.axis.data in user.over_axes)]
+    return frozenset(found)
 
 
 def _brings_together(

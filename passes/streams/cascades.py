@@ -27,9 +27,10 @@ from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import format_of
 from treadle.passes._functions import label
 from treadle.passes.expressions.infinities import LeftOut, is_nothing_at_start, troubled_by
+from treadle.passes.expressions.magnitudes import magnitude
 from treadle.passes.expressions.reductions import operands_of
-from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, quotient
-from treadle.passes.streams.changes import ORDERED, Change, NoLaw, Repair, apart
+from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, leaves, quotient
+from treadle.passes.streams.changes import ADDED, ORDERED, Change, NoLaw, Repair, apart, is_growing
 from treadle.passes.streams.moving import Dependent, Moving, spelled
 from treadle.passes.streams.neutral import may_overflow_meanwhile, vanishes
 from treadle.passes.streams.polynomial_sums import polynomial_repair
@@ -53,11 +54,16 @@ class Cascade:
         if format_of(reduction.result.type) == i32:
             return NoLaw("integers have no inverse of multiplication")
         operands = operands_of(reduction)
-        moved = [r for operand in operands for r in self.depends(operand) if r in self.running]
+        found = [r for operand in operands for r in self.depends(operand) if r in self.running]
+        moved = [r for r in found if not is_growing(r)]
         if (endless := troubled_by(operands, moved, LeftOut(True, True))) is not None:
             return NoLaw(f"{label(endless)} may be infinite, where no repair is defined")
         law = self._split(reduction)
-        if isinstance(law, Repair) or (found := polynomial_repair(self.moving, reduction)) is None:
+        if (
+            isinstance(law, Repair)
+            or len(moved) < len(found)
+            or (found := polynomial_repair(self.moving, reduction)) is None
+        ):
             return law
         # Of powers it is known that they are zero where an extremum is that has nothing.
         left_out = LeftOut(where_zero=found.factor is not None, where_stood_for=True)
@@ -73,6 +79,8 @@ class Cascade:
         if scales and may_overflow_meanwhile(operands):
             return NoLaw("its powers may overflow before the last piece, and infinity times zero is no number")
         expression = (quotient if scales else apart)(change.above, change.below)
+        if scales and any(leaf.version == ADDED for leaf in leaves(expression)) and magnitude(expression) > 1:
+            return NoLaw("what grows with later pieces may make it larger, and nothing is known to be the most")
         if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
         moved = {r for operand in operands for r in self.depends(operand) if r in self.running}

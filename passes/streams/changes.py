@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram import ReduceOp, ScanOp
 from treadle.passes.expressions.forms import Atom, linear_form, unscaled
+from treadle.passes.expressions.negative_exponents import is_never_above_zero
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
@@ -28,6 +29,9 @@ from treadle.passes.expressions.signs import is_nonnegative
 
 BEFORE = "before"
 """Version of a leaf: the value of a reduction before the step. Without it: after."""
+
+ADDED = "added"
+"""Version of a leaf: what a step adds to the sum that a value is, by which what is scanned in reverse grows."""
 
 ORDERED = ("max", "min")
 
@@ -72,8 +76,8 @@ class NoLaw:
 
 
 def shrinks(change: Change) -> bool:
-    """Whether a ratio is proved to be at most 1: exponentials of how far a maximum has risen (or a minimum
-    fallen), and sums of what is never negative before over after."""
+    """Whether a ratio is proved to be at most 1: exponentials of how far a maximum, or a sum of what is never negative,
+    has risen (or a minimum fallen), or of what a step adds to such a sum, and such sums before over after."""
     above, below = factors(quotient(change.above, change.below))
     for divisor in below:
         before = Leaf(divisor.value, BEFORE) if isinstance(divisor, Leaf) else None
@@ -89,6 +93,8 @@ def _is_at_most_one(factor: Expression) -> bool:
         return abs(factor.number) <= 1
     if not isinstance(factor, Node) or factor.kind not in (math.ExpOp, math.Exp2Op):
         return False
+    if is_never_above_zero(factor.operands[0]):
+        return True
     form = unscaled(linear_form(factor.operands[0]))
     return all(_falls(atom, slope, form) for atom, slope in form.items())
 
@@ -99,7 +105,8 @@ def _falls(atom: Atom, slope: float, form: dict[Atom, float]) -> bool:
     if not isinstance(value, SSAValue) or not isinstance(value.owner, ReduceOp):
         return False
     before, after = form.get(Leaf(value, BEFORE), 0.0), form.get(value, 0.0)
-    right_way = {"max": after < 0, "min": after > 0}.get(value.owner.kind.data, False)
+    rises = value.owner.kind.data == "max" or (value.owner.kind.data == "add" and is_nonnegative(Leaf(value)))
+    right_way = after < 0 if rises else value.owner.kind.data == "min" and after > 0
     return right_way and before == -after
 
 
@@ -118,6 +125,11 @@ def apart(above: Expression, below: Expression) -> Expression:
     if above.kind is not below.kind or above.operands[1] != below.operands[1]:
         return difference(above, below)
     return SCALING[above.kind](apart(above.operands[0], below.operands[0]), above.operands[1])
+
+
+def is_growing(value: SSAValue) -> bool:
+    """Whether a value is scanned in reverse, so that of pieces that a stream was fed it grows with each later one."""
+    return isinstance(value.owner, ScanOp) and value.owner.is_reverse
 
 
 def is_ordered(value: SSAValue) -> bool:

@@ -17,7 +17,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.formats import number_format
 from treadle.passes._functions import label
 from treadle.passes.expressions.infinities import infinite_by
@@ -38,12 +38,14 @@ from treadle.passes.expressions.scalars import (
     substitute,
     unary,
 )
-from treadle.passes.expressions.signs import is_positive
+from treadle.passes.expressions.signs import is_nonnegative, is_positive
 from treadle.passes.streams.changes import (
+    ADDED,
     BEFORE,
     ORDERED,
     Change,
     apart,
+    is_growing,
     is_ordered,
     same,
     shrinks,
@@ -108,10 +110,20 @@ class Moving:
         """What is chosen once no running extremum that decides it is neutral; the choice itself if none does."""
         return once_counting(choice, filter(is_ordered, self.moves(choice.operands[0])))
 
+    def _inner(self, leaf: Leaf) -> Expression | None:
+        """What an array is made of, element by element: of those that a condition leaves, which itself does not move,
+        what it leaves them of."""
+        owner = leaf.value.owner
+        if isinstance(owner, WhereOp) and not any(self.depends(each) & self.running for each in owner.inputs):
+            return Leaf(owner.operand)
+        return inner_expression(leaf.value)
+
     def _ratio_of_array(self, leaf: Leaf) -> Change:
+        if is_growing(leaf.value):
+            raise Dependent(leaf)
         if leaf.value in self.running:
             return self._plain_ratio(leaf)
-        inner = inner_expression(leaf.value)
+        inner = self._inner(leaf)
         if inner is not None:
             self._check_movable(leaf)
             return self._rounded(inner, leaf) if isinstance(leaf.value.owner, CastOp) else self.ratio(inner)
@@ -197,9 +209,11 @@ class Moving:
         return Change(scale(shift.above, by), scale(shift.below, by), shift.fragile)
 
     def _shift_of_array(self, leaf: Leaf) -> Change:
+        if is_growing(leaf.value):
+            return self._grown(leaf)
         if leaf.value in self.running:
             return self._plain_shift(leaf)
-        inner = inner_expression(leaf.value)
+        inner = self._inner(leaf)
         if inner is not None:
             self._check_movable(leaf)
             self._check_unsaturated(leaf)
@@ -208,6 +222,15 @@ class Moving:
         if isinstance(owner, ReduceOp) and owner.kind.data in ORDERED:
             return self._across(owner, self.shift(Leaf(owner.operand)), leaf)
         raise Dependent(leaf)
+
+    def _grown(self, leaf: Leaf) -> Change:
+        """What is summed in reverse grows by what the step adds, which is not negative: it has no way back."""
+        scan = leaf.value.owner
+        if not isinstance(scan, ScanOp) or scan.total is None or scan.kind.data != "add":
+            raise Dependent(leaf)
+        if not is_nonnegative(Leaf(scan.operand)):
+            raise Dependent(leaf, f"{label(scan.operand)} may be negative, and {spelled(leaf)} would shrink again")
+        return Change(Leaf(scan.total, ADDED), number(0))
 
     def _check_movable(self, leaf: Leaf) -> None:
         cast = leaf.value.owner

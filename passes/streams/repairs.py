@@ -24,7 +24,7 @@ from treadle.passes.expressions.scalars import (
     substitute,
     total,
 )
-from treadle.passes.streams.changes import BEFORE, Repair
+from treadle.passes.streams.changes import ADDED, BEFORE, Repair
 from treadle.passes.streams.stages import StreamPlan
 
 
@@ -34,6 +34,8 @@ class Moments:
 
     before: Callable[[SSAValue], SSAValue]
     after: Callable[[SSAValue], SSAValue]
+    added: Callable[[SSAValue], SSAValue] | None = None
+    """What a step adds to a sum; None where there are no steps, and nothing is scanned."""
 
 
 Apply: TypeAlias = Callable[[Expression, Expression], Expression]
@@ -66,6 +68,9 @@ def _summand_at(summand: Expression, plan: StreamPlan, moments: Moments) -> Expr
 
 def _at(change: Expression, moments: Moments, guards_of: Callable[[SSAValue], Sequence[SSAValue]]) -> Expression:
     def replace(leaf: Leaf) -> Expression:
+        if leaf.version == ADDED:
+            assert moments.added is not None
+            return Leaf(moments.added(leaf.value))
         if leaf.version != BEFORE:
             return Leaf(moments.after(leaf.value))
         here: Expression = Leaf(moments.before(leaf.value))

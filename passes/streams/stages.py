@@ -83,6 +83,8 @@ class StreamPlan:
     """The product that adds to the sum of another one in each step, with which it is one state."""
     guarded: set[SSAValue] = field(default_factory=set[SSAValue])
     """States for which a finite value stands in while they are neutral."""
+    growing: list[SSAValue] = field(default_factory=list[SSAValue])
+    """What is scanned in reverse: of a piece that was fed it grows by what each later one adds."""
     _raw: set[SSAValue] = field(default_factory=set[SSAValue])
     _states: dict[SSAValue, frozenset[SSAValue]] = field(default_factory=dict[SSAValue, frozenset[SSAValue]])
 
@@ -192,8 +194,8 @@ class StreamPlan:
         self.stage[result] = finished + 1 if self.is_piece(result) else finished
 
     def _scan(self, op: ScanOp) -> None:
-        """What a scan gives of a piece, told from what came before it, never changes: it is made where its total is
-        summed, and depends on what its elements do."""
+        """A scan is made in the stream that has its total so far, and in no other. What it gives of a piece, told from
+        what came before, never changes; in reverse it grows with each later piece, and what is made of it follows."""
         verdict = None if op.total is None else self.verdicts.get(op.total)
         if verdict is None:
             raise Refusal(
@@ -201,12 +203,16 @@ class StreamPlan:
             )
         self.stage[op.result] = verdict.stage
         self._states[op.result] = self.states_of(op.operand)
+        if op.is_reverse:
+            self.stage[op.result] += 1
+            self._states[op.result] = frozenset([op.result])
+            self.growing.append(op.result)
 
     def scanned_again(self) -> ScanOp | None:
         """A scan that a later stream would make again: what came before a piece is known in its own alone."""
         for stream in self.streams:
             for op in self.step_of(stream):
-                if is_scanned_along(op, self.axis) and self.stage_of(op.result) != stream:
+                if is_scanned_along(op, self.axis) and op.total is not None and self.stage_of(op.total) != stream:
                     return op
         return None
 
@@ -240,10 +246,11 @@ class StreamPlan:
     def _verdict(self, op: ContractOp | ReduceOp, states: frozenset[SSAValue]) -> Verdict:
         if not states:
             return Verdict(0, None)
-        last = max(self.stage[state] for state in states)
+        last = max(self.stage[state] - (state in self.growing) for state in states)
         if is_total(op.result):
             return Verdict(last + 1, disagreement="a scan has it as it is so far")
-        running = tuple(state for state in self.verdicts if self.stage[state] == last)
+        growing = (each for each in self.growing if self.stage[each] - 1 == last)
+        running = (*(state for state in self.verdicts if self.stage[state] == last), *growing)
         before = (op, self.axis, frozenset(self._states.items()))
         if (followed := self.repairs.get(before)) is None:
             followed = self.repairs[before] = Followed(op, self.axis, running, dict(self._states))

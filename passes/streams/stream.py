@@ -39,11 +39,11 @@ from treadle.passes.expressions.scalars import (
     product,
     substitute,
 )
-from treadle.passes.streams.changes import Repair
+from treadle.passes.streams.changes import Repair, is_growing
 from treadle.passes.streams.lagging import follows_what_lags
 from treadle.passes.streams.neutral import decided
 from treadle.passes.streams.repairs import Moments, changes_at, hint_of, location_of, stood_in
-from treadle.passes.streams.stages import StreamPlan, is_scanned_along
+from treadle.passes.streams.stages import StreamPlan, is_scanned_along, is_total
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
 Named = dict[SSAValue, SSAValue]
@@ -141,12 +141,10 @@ class StreamParts(ABC):
         unite_equal(block)
 
     def _scan(self, scope: Scope, op: ScanOp, before: Named) -> None:
-        """Scan a piece, from what came before it."""
+        """Scan a piece, from what came before it; in reverse from nothing."""
         assert op.total is not None
-        axis, type = op.axis.data, self.tile(op.result.type)
-        new = ScanOp(op.kind.data, scope.values[op.operand], axis, type, init=before[op.total])
-        new.location, new.result.name_hint = op.location, op.result.name_hint
-        scope.add(new, op.result)
+        init = None if op.is_reverse else before[op.total]
+        scope.add(op.of(scope.values[op.operand], self.tile(op.result.type), init=init), op.result)
 
     def _keep(self, scope: Scope, op: WhereOp, left: Sequence[Condition]) -> None:
         """Write a condition of which only some parts are left to test, or none."""
@@ -284,11 +282,14 @@ class Following:
         self.plan = parts.plan
         self.scope = scope
         self.after: Named = {}
+        self.added: Named = {}
 
     def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
         """An accumulator as it would be, had the states always been as they are after."""
         old = before[state]
-        for apply, change in changes_at(state, repair, self.plan, Moments(before.__getitem__, self._value)):
+        for apply, change in changes_at(
+            state, repair, self.plan, Moments(before.__getitem__, self._value, self._added)
+        ):
             present = axes_in(change)
             if not leaves(change):
                 continue
@@ -307,6 +308,10 @@ class Following:
         if value not in self.scope.values:
             self.parts.fetch(self.scope, value)
         return self.scope.values[value]
+
+    def _added(self, value: SSAValue) -> SSAValue:
+        """What a piece adds to a sum."""
+        return self.added[value]
 
     def moved(self, state: SSAValue, new: SSAValue) -> None:
         """Keep the new value of a state. Where it is neutral still, a finite number stands for it in what is
@@ -333,6 +338,9 @@ class Step(Following):
         repair = self.plan.verdicts[state].repair
         into = self.before[state] if repair is None else self.repaired(state, repair, self.before)
         operands = [self.scope.values[operand] for operand in operands_of(op)]
+        if is_total(state) and any(is_growing(use.operation.results[0]) for use in state.uses):
+            self._add(op, operands)
+            return
         new = rebuilt(op, operands, self.before[state].type, into)
         new.attributes.pop(SLACK, None)
         new.result.name_hint = hint_of(state, "new")
@@ -340,6 +348,15 @@ class Step(Following):
         if (slack := slack_of(op)) is not None:
             new = self._lagging(state, new.result, slack)
         self.moved(state, new.result)
+
+    def _add(self, op: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> None:
+        """Take a sum through the piece, by which what is scanned in reverse grows: it stands by itself."""
+        state = op.result
+        alone = rebuilt(op, operands, self.before[state].type)
+        alone.result.name_hint = hint_of(state, "added")
+        self.added[state] = self.scope.add(alone)
+        both = combine(kind_of(state), Leaf(self.before[state]), Leaf(alone.result))
+        self.moved(state, self.scope.add(build_map(both, alone.result.type, hint_of(state, "new"), op.location)))
 
     def _go_on(self, op: ContractOp | ReduceOp, state: SSAValue) -> None:
         """Add one of several products to a state."""

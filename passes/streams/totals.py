@@ -14,10 +14,7 @@ def add_totals(block: Block) -> None:
     for op in [each for each in block.ops if isinstance(each, ScanOp)]:
         if op.total is not None or op.init is not None:
             continue
-        total = _total_before(op) or _made(block, op)
-        new = ScanOp(op.kind.data, op.operand, op.axis.data, op.result.type, total)
-        new.attributes |= op.attributes
-        new.location, new.result.name_hint = op.location, op.result.name_hint
+        new = op.of(op.operand, op.result.type, _total_before(op) or _made(block, op))
         block.insert_op_before(new, op)
         op.result.replace_all_uses_with(new.result)
         op.detach()

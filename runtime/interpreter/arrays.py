@@ -206,10 +206,15 @@ COMBINE: dict[str, Callable[[AnyArray, AnyArray], AnyArray]] = {
 """The operation of each reduction, between two elements."""
 
 
-def scan(kind: str, values: AnyArray) -> AnyArray:
-    """Combine, along the last dimension, the elements up to each."""
+def scan(kind: str, values: AnyArray, exclusive: bool = False, reverse: bool = False) -> AnyArray:
+    """Combine, along the last dimension, the elements up to each, or from each on, itself included or not."""
     operations = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
-    return operations[kind].accumulate(values, axis=-1, dtype=values.dtype)
+    values = values[..., ::-1] if reverse else values
+    if exclusive:
+        first = np.full((*values.shape[:-1], 1), neutral(kind, values.dtype), values.dtype)
+        values = np.concatenate([first, values[..., :-1]], axis=-1)[..., : values.shape[-1]]
+    found = operations[kind].accumulate(values, axis=-1, dtype=values.dtype)
+    return found[..., ::-1] if reverse else found
 
 
 def padded(data: AnyArray, positions: Sequence[NDArray[np.int64]], there: NDArray[np.bool_]) -> AnyArray:

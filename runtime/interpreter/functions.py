@@ -173,9 +173,9 @@ class DiagramFunctions(SessionFunctions):
         axes = (*(each for each in axes if each != axis), axis)
         data = self._converted(operand.aligned(axes), format_of(op.operand.type), format)
         with np.errstate(all="ignore"):
-            value = scan(op.kind.data, data.value)
+            value = scan(op.kind.data, data.value, op.is_exclusive, op.is_reverse)
         likely = self.session.likely
-        error = bounds.scan_error(op.kind.data, data, value, format, likely) if self.session.bounded else None
+        error = bounds.scan_error(op, data, value, likely) if self.session.bounded else None
         gamma = bounds.reduce_gamma(data.value.shape[-1], format, likely)
         init = args[1 if op.total is None else 2 :]
         scanned = self._into(op.result.type, op.kind.data, init, Array(axes, Numbers(value, error)), gamma)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 
 import numpy as np
@@ -14,7 +14,7 @@ from treadle.dialects import diagram
 from treadle.dialects.cuda.sums import promoted_growth
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
-from treadle.runtime.interpreter.arrays import AnyArray, Array, FloatArray, Numbers, contract, is_float
+from treadle.runtime.interpreter.arrays import AnyArray, Array, FloatArray, Numbers, contract, is_float, scan
 from treadle.runtime.interpreter.bounds.numbers import error_of, finite_size, rounded, settled
 from treadle.runtime.interpreter.bounds.spreads import NO_OPERATION
 from treadle.runtime.interpreter.bounds.tables import SPREAD
@@ -159,26 +159,41 @@ def reduce_error(
         return settled(value, bound + count * SMALLEST.get(str(format), 0.0))
 
 
-def scan_error(kind: str, data: Numbers, value: AnyArray, format: Attribute, likely: bool = False) -> FloatArray:
-    """As `reduce_error`, of what all elements up to each make along the last dimension: no sum has more roundings than
-    the last one."""
+def scan_error(op: diagram.ScanOp, data: Numbers, value: AnyArray, likely: bool = False) -> FloatArray:
+    """As `reduce_error`, of what a scan makes along the last dimension: no result has more roundings than the whole."""
+    kind, format = op.kind.data, format_of(op.result.type)
     error, length = error_of(data), data.value.shape[-1]
-    if kind in ("max", "min"):
-        return settled(value, np.maximum.accumulate(error, axis=-1))
-    if kind == "mul" or not is_float(format):
+
+    def scanned(combined: str, array: FloatArray) -> FloatArray:
+        return scan(combined, array, op.is_exclusive, op.is_reverse)
+
+    if kind in ("max", "min"):  # of no element there is no error
+        return settled(value, np.maximum(scanned("max", error), 0.0))
+    if kind == "mul":
         last = (data.value.ndim - 1,)
-        firsts = [Numbers(data.value[..., :n], error[..., :n]) for n in range(1, length + 1)]
-        found = [reduce_error(kind, each, value[..., n], last, format, likely) for n, each in enumerate(firsts)]
+        found = [
+            reduce_error(kind, Numbers(data.value[..., part], error[..., part]), value[..., i], last, format, likely)
+            for i, part in enumerate(_scanned_parts(op, length))
+        ]
         return np.stack(found, axis=-1) if found else error
     size = finite_size(data.value)
     reach, gamma = size + error, reduce_gamma(length, format)
     with np.errstate(all="ignore"):
-        bound = np.cumsum(reach - size, axis=-1)
-        most = _largest_partial(np.cumsum(reach, axis=-1), value, bound)
+        bound = scanned("add", reach - size)
+        most = _largest_partial(scanned("add", reach), value, bound)
         if likely:
-            bound, gamma = np.sqrt(np.cumsum(np.square(error), axis=-1)), reduce_gamma(length, format, True)
+            bound, gamma = np.sqrt(scanned("add", np.square(error))), reduce_gamma(length, format, True)
         bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
+        if not is_float(format):  # integers wrap, in any order to the same
+            bound = np.where(scanned("max", error) <= 0, 0.0, bound)
         return settled(value, bound + length * SMALLEST.get(str(format), 0.0))
+
+
+def _scanned_parts(op: diagram.ScanOp, length: int) -> Iterator[slice]:
+    """The elements that each result of a scan is made of."""
+    for i in range(length):
+        own = 0 if op.is_exclusive else 1
+        yield slice(i + 1 - own, length) if op.is_reverse else slice(0, i + own)
 
 
 def _product_error(data: Numbers, dimensions: tuple[int, ...], format: Attribute, gamma: float) -> FloatArray:

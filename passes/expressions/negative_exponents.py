@@ -1,0 +1,124 @@
+"""Exponents that are never above zero, so that their powers are at most 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from xdsl.dialects import arith, math
+
+from treadle.dialects.diagram import ReduceOp, ScanOp
+from treadle.passes.expressions.inner import look_through
+from treadle.passes.expressions.polynomials import Key, key_of
+from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node
+from treadle.passes.expressions.signs import is_nonnegative, is_nonpositive
+
+Summand = tuple[float, Expression]
+"""A multiple of an expression."""
+
+
+def is_never_above_zero(exponent: Expression) -> bool:
+    """Whether a sum of multiples is at most zero: all are, or those are that are left beside `a - log(1 + exp(a))`,
+    the logarithm of a share."""
+    summands = list(_summands(exponent))
+    if _are_never_above_zero(summands):
+        return True
+    return any(_are_never_above_zero(left) for left in _without_shares(summands))
+
+
+def _without_shares(summands: Sequence[Summand]) -> Iterator[list[Summand]]:
+    """More than the sum is, as `-log(x + exp(a))` is less than `-a` for no x below zero."""
+    for i, (scale, logarithm) in enumerate(summands):
+        if scale < 0 and (exponent := _power_below(logarithm)) is not None:
+            yield [*summands[:i], *summands[i + 1 :], *_summands(exponent, scale)]
+
+
+def _power_below(logarithm: Expression) -> Expression | None:
+    """The `a` of `log1p(exp(a))`, or of `log(x + exp(a))` where x is not negative."""
+    match logarithm:
+        case Node(kind=math.Log1pOp, operands=(inner,)):
+            return _exponent_of(inner)
+        case Node(kind=math.LogOp, operands=(inner,)):
+            match look_through(inner):
+                case Node(kind=arith.AddfOp, operands=(one, other)):
+                    for power, beside in ((one, other), (other, one)):
+                        if (exponent := _exponent_of(power)) is not None and is_nonnegative(beside):
+                            return exponent
+                case _:
+                    pass
+        case _:
+            pass
+    return None
+
+
+def _exponent_of(power: Expression) -> Expression | None:
+    match look_through(power):
+        case Node(kind=math.ExpOp, operands=(exponent,)):
+            return exponent
+        case _:
+            return None
+
+
+def _are_never_above_zero(summands: Iterable[Summand]) -> bool:
+    """Whether each is at most zero, once equal ones are counted together."""
+    by_key: dict[Key | None, Summand] = {}
+    constant = 0.0
+    for scale, expression in summands:
+        if isinstance(expression, Constant):
+            constant += scale * expression.number
+            continue
+        key = key_of(expression)
+        by_key[key] = (scale + by_key.get(key, (0.0, expression))[0], expression)
+    return constant <= 0 and all(_is_never_above_zero(*each) for each in _without_scans(list(by_key.values())))
+
+
+def _without_scans(summands: Sequence[Summand]) -> list[Summand]:
+    """More than the sum is: what is summed up to a place is at most what is summed in all, of what is not negative."""
+    scans = {i: op for i, (scale, each) in enumerate(summands) if scale > 0 and (op := _scan_of(each)) is not None}
+    left = dict(enumerate(summands))
+    for i, scan in scans.items():
+        for j, (scale, whole) in list(left.items()):
+            if scale == -summands[i][0] and i in left and _is_total_of(whole, scan):
+                del left[i], left[j]
+    return list(left.values())
+
+
+def _scan_of(expression: Expression) -> ScanOp | None:
+    scan = expression.value.owner if isinstance(expression, Leaf) else None
+    is_sum = isinstance(scan, ScanOp) and scan.kind.data == "add" and scan.init is None
+    return scan if is_sum and is_nonnegative(Leaf(scan.operand)) else None
+
+
+def _is_total_of(whole: Expression, scan: ScanOp) -> bool:
+    owner = whole.value.owner if isinstance(whole, Leaf) and not whole.version else None
+    if not isinstance(owner, ReduceOp) or owner.kind.data != "add" or owner.init is not None:
+        return False
+    return owner.operand is scan.operand and owner.over_axes == (scan.axis.data,)
+
+
+def _is_never_above_zero(scale: float, expression: Expression) -> bool:
+    return scale == 0 or (is_nonnegative(expression) if scale < 0 else is_nonpositive(expression))
+
+
+def _summands(expression: Expression, scale: float = 1.0) -> Iterator[Summand]:
+    """An expression as a sum of multiples, through maps."""
+    expression = look_through(expression)
+    match expression:
+        case Node(kind=arith.AddfOp, operands=(left, right)):
+            yield from _summands(left, scale)
+            yield from _summands(right, scale)
+        case Node(kind=arith.SubfOp, operands=(left, right)):
+            yield from _summands(left, scale)
+            yield from _summands(right, -scale)
+        case Node(kind=arith.NegfOp, operands=(operand,)):
+            yield from _summands(operand, -scale)
+        case Node(kind=arith.MulfOp, operands=(Constant() as factor, other)):
+            yield from _summands(other, scale * factor.number)
+        case Node(kind=arith.MulfOp, operands=(other, Constant() as factor)):
+            yield from _summands(other, scale * factor.number)
+        case Node(kind=arith.DivfOp, operands=(other, Constant() as divisor)) if divisor.number:
+            yield from _summands(other, scale / divisor.number)
+        case _:
+            yield scale, expression
+
+
+__all__ = ["is_never_above_zero"]
