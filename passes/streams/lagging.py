@@ -38,7 +38,7 @@ from treadle.passes.expressions.scalars import (
     same_predicate,
     strip_casts,
 )
-from treadle.passes.streams.changes import BEFORE, Repair
+from treadle.passes.streams.changes import BEFORE, Repair, is_ordered
 from treadle.passes.streams.present_rows import PresentRows
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.ways import STAYS, Moves, Way, lag, name_of, way_of
@@ -84,6 +84,8 @@ def candidates(plan: StreamPlan) -> Iterator[Lagging | Moved]:
         (extremum,) = moved
         wide = tuple(state for state in repairs if _columns(state, extremum) >= LEAST_COLUMNS)
         if not wide or not isinstance(extremum.owner, ReduceOp) or slack_of(extremum.owner) is not None:
+            continue
+        if not is_ordered(extremum):
             continue
         try:
             factor = _factor(extremum, repairs.values())

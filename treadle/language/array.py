@@ -202,8 +202,9 @@ class Array:
         powers = Array(self.graph, self.graph.map([given.value, given.max(axes).value], body, f32))
         return powers / powers.sum(axes)
 
-    def cumsum(self, over: str) -> Array:
-        """The sums of all elements up to each along an axis, itself included: `sum over y <= x of a[y]`."""
+    def cumsum(self, over: str, reverse: bool = False, exclusive: bool = False) -> Array:
+        """The sums of all elements up to each along an axis, itself included: `sum over y <= x of a[y]`. In `reverse`
+        those of all elements from each on; `exclusive` leaves the element itself out."""
         axis, *others = (_known(self, each) for each in names_of(over))
         if others:
             raise TreadleError(f"a cumulative sum is along one axis, not '{' '.join((axis, *others))}'")
@@ -212,7 +213,8 @@ class Array:
         axes = [summed if each == axis else each for each in self.axes]
         elements = Array(graph, graph.read(self.value, axes, axes, padded=False)).to(kept).value
         one = graph.fill(1 if self.format == "i32" else 1.0, [axis, summed])
-        until = graph.keep(one, f"{summed} <= {axis}", {})
+        counts = (">" if reverse else "<") + ("" if exclusive else "=")
+        until = graph.keep(one, f"{summed} {counts} {axis}", {})
         return Array(graph, graph.contract(until, elements, [summed], axes=self.axes))
 
     def _reduced(self, kind: str, over: str | Iterable[str]) -> Array:

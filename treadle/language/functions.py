@@ -59,9 +59,11 @@ def sum(array: Array, over: str | Iterable[str]) -> Array:
     return traced("sum", array).sum(over)
 
 
-def cumsum(array: Array, over: str) -> Array:
-    """The sums of all elements up to each along an axis, itself included. Long ones are made in chunks."""
-    return traced("cumsum", array).cumsum(over)
+def cumsum(array: Array, over: str, reverse: bool = False, exclusive: bool = False) -> Array:
+    """The sums of all elements up to each along an axis, itself included; in `reverse` those of all from each on, and
+    `exclusive` leaves the element itself out. Scanned where they are made, or in chunks, whichever the model finds
+    faster."""
+    return traced("cumsum", array).cumsum(over, reverse, exclusive)
 
 
 def max(array: Array, over: str | Iterable[str]) -> Array:

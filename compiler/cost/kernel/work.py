@@ -13,7 +13,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, YieldOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, ScanOp, YieldOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
@@ -69,6 +69,12 @@ TEST = 2
 and of where threads meet again."""
 
 
+SCANNED = {"float": 5, "shuffle": 1}
+"""Of an element that is scanned, in a fragment: a pair of neighbours meets with two lanes, each of which takes an
+addition for what the lanes have in all and one, under a condition, for what lies before; three more put together what
+stands before the pair and what the next one begins with, two add that, and one adds the pair."""
+
+
 @dataclass(frozen=True)
 class Labour:
     """So many instructions of a kind for each element that a lane has of an array with these axes."""
@@ -111,6 +117,8 @@ def labours_of(op: Operation) -> list[Labour]:
         return list(_of_map(op))
     if isinstance(op, ReduceOp):
         return [Labour("lagging" if _lags(op) else "float", 1, axes_touched(op))]
+    if isinstance(op, ScanOp):
+        return [Labour(kind, each, axes_touched(op)) for kind, each in SCANNED.items()]
     return [rounding_to(op.result.type)] if isinstance(op, CastOp) else []
 
 
