@@ -5,31 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from xdsl.dialects import arith, math
+from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ReduceOp, ScanOp
+from treadle.dialects.diagram import ReduceOp, ScanOp, WhereOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.passes.expressions.inner import look_through
 from treadle.passes.expressions.polynomials import Key, key_of
-from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node
+from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node, leaves
 from treadle.passes.expressions.signs import is_nonnegative, is_nonpositive
 
 Summand = tuple[float, Expression]
 """A multiple of an expression."""
 
 
+DEEPEST = 3
+"""How many summands in a row are told from others."""
+
+
 def is_never_above_zero(exponent: Expression) -> bool:
-    """Whether a sum of multiples is at most zero: all are, or those are that are left beside `a - log(1 + exp(a))`,
-    the logarithm of a share."""
-    summands = list(_summands(exponent))
+    """Whether a sum of multiples is at most zero: all are, or those are that are left beside `a - log(1 + exp(a))`, the
+    logarithm of a share, or once a sum of what is not negative is told from one of its elements."""
+    absent = absences_of(leaf.value for leaf in leaves(exponent))
+    return _is_bounded(list(_summands(exponent)), absent, DEEPEST)
+
+
+def _is_bounded(summands: Sequence[Summand], absent: frozenset[WhereOp], depth: int) -> bool:
     if _are_never_above_zero(summands):
         return True
-    return any(_are_never_above_zero(left) for left in _without_shares(summands))
+    return depth > 0 and any(_is_bounded(each, absent, depth - 1) for each in _larger(summands, absent))
 
 
-def _without_shares(summands: Sequence[Summand]) -> Iterator[list[Summand]]:
-    """More than the sum is, as `-log(x + exp(a))` is less than `-a` for no x below zero."""
-    for i, (scale, logarithm) in enumerate(summands):
-        if scale < 0 and (exponent := _power_below(logarithm)) is not None:
-            yield [*summands[:i], *summands[i + 1 :], *_summands(exponent, scale)]
+def _larger(summands: Sequence[Summand], absent: frozenset[WhereOp]) -> Iterator[list[Summand]]:
+    """What is more than the sum, as `-log(x + exp(a))` is less than `-a` for no x below zero, and minus a sum of what
+    is not negative less than minus its own element, where there is one."""
+    for i, (scale, each) in enumerate(summands):
+        rest = [*summands[:i], *summands[i + 1 :]]
+        if scale < 0 and (exponent := _power_below(each)) is not None:
+            yield [*rest, *_summands(exponent, scale)]
+        scan = _scan_of(each) if scale < 0 else None
+        if scan is not None and not scan.is_exclusive and absences_of([scan.operand]) <= absent:
+            yield [*rest, *_summands(Leaf(_past_conditions(scan.operand)), scale)]
+
+
+def _past_conditions(value: SSAValue) -> SSAValue:
+    while isinstance(value.owner, WhereOp):
+        value = value.owner.operand
+    return value
 
 
 def _power_below(logarithm: Expression) -> Expression | None:

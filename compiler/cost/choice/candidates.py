@@ -303,10 +303,10 @@ def _parts(sketch: Sketch, sizes: Mapping[str, int], unit: int, clusters: int) -
 
 
 def _shared_axis(sketch: Sketch, lane: str | None) -> str | None:
-    """The axis that warps may share beside lanes: a streamed one along which lanes lie; without a stream, the longest
-    that a group holds whole and reduces."""
+    """The axis that warps may share beside lanes: a streamed one along which lanes lie, and nothing is scanned; without
+    a stream, the longest that a group holds whole and reduces."""
     if sketch.stream is not None:
-        return sketch.stream if sketch.stream == lane else None
+        return sketch.stream if sketch.stream == lane and lane not in sketch.scanned else None
     return sketch.longest_held
 
 

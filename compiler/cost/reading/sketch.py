@@ -44,7 +44,7 @@ from treadle.compiler.cost.reading.phases import phases_of_step
 from treadle.compiler.cost.reading.searches import Finding, Findings
 from treadle.compiler.cost.reading.selected import lists_of, transfers_of
 from treadle.compiler.cost.reading.stream_limits import are_found_together, fed_of_visits, is_limited_twice
-from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
@@ -74,6 +74,8 @@ class Sketch:
     """Axes that some product has in both operands and its result."""
     reduced: frozenset[str]
     """Axes that something is reduced over."""
+    scanned: frozenset[str]
+    """Axes along which something is scanned, rows of which one warp has."""
     crossings: tuple[Crossing, ...]
     tasks: tuple[Task, ...]
     holdings: tuple[Holding, ...]
@@ -124,8 +126,8 @@ class Sketch:
 
     @cached_property
     def longest_held(self) -> str | None:
-        """The longest axis that a group holds whole and reduces."""
-        held = [axis for axis in self.whole if axis in self.reduced]
+        """The longest axis that a group holds whole and reduces, and that nothing is scanned along."""
+        held = [axis for axis in self.whole if axis in self.reduced and axis not in self.scanned]
         return max(held, key=lambda axis: self.sizes[axis], default=None)
 
     @cached_property
@@ -390,6 +392,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         reduced=frozenset(
             axis for op in at.operations if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes
         ),
+        scanned=frozenset(op.axis.data for op in at.operations if isinstance(op, ScanOp)),
         crossings=(*loads, *crossings.entries(), *saves),
         tasks=tuple(_tasks(at, (*loads, *saves))),
         holdings=tuple(holdings.all()),
