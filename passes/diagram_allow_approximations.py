@@ -10,7 +10,14 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram import MapOp
-from treadle.dialects.diagram.approximations import APPROXIMATE, BY_RECIPROCAL, EXACT, constant_of, is_one_plus
+from treadle.dialects.diagram.approximations import (
+    APPROXIMATE,
+    BY_RECIPROCAL,
+    EXACT,
+    constant_of,
+    is_one_plus,
+    softplus_of,
+)
 from treadle.passes._functions import functions, label, note
 from treadle.passes.expressions.distances import least_of_sum
 from treadle.passes.expressions.exponents import gain_in_exponents
@@ -28,7 +35,8 @@ MOST_GAIN = 128.0
 
 @dataclass(frozen=True)
 class DiagramAllowApproximationsPass(ModulePass):
-    """Say of quotients and of `tanh` where a shorter form is as exact as it has to be, by flags of `fastmath`:
+    """Say of quotients, of `tanh` and of `log(1 + exp(x))` where a shorter form is as exact as it has to be, by flags
+    of `fastmath`:
 
     - *`arcp`*, a quotient may be a product with a reciprocal: if the divisor is proved to be at least 2^-124, as
       `1 + exp(x)` is. A quarter of it has a reciprocal that is a normal number, or zero if the divisor is infinite, so
@@ -39,6 +47,9 @@ class DiagramAllowApproximationsPass(ModulePass):
     - *`afn`*, `tanh x` may be `2 / (1 + exp(-2 x)) - 1`, which is off by 2^-21 at most, but not to 2^-21 of `tanh x`
       near zero: if only exponents are made of it (`expressions.exponents`), and are then off by 2^-14 at most; or if it
       only stands in `1 + tanh x`, which is `2 / (1 + exp(-2 x))`, where no digits cancel.
+
+      `log(1 + exp(x))` may be `max(x, 0)` and a polynomial in `exp(-|x|)`, which is at most 1: off by 2^-22 of itself,
+      as the function is, and a number where `exp(x)` is none.
 
     Flags that a program comes with are dropped: of what they allow no error is known. What the flags allow is done
     late, by `diagram-expand-approximations`, so that passes in between see the formula.
@@ -95,6 +106,7 @@ class DiagramAllowApproximationsPass(ModulePass):
             for map in [each for each in function.walk() if isinstance(each, MapOp)]:
                 _flag_quotients(function, map)
                 _flag_functions(function, map)
+                _flag_logarithms(function, map)
 
 
 def _flag_quotients(function: func.FuncOp, map: MapOp) -> None:
@@ -130,3 +142,13 @@ def _flag_functions(function: func.FuncOp, map: MapOp) -> None:
         else:
             continue
         op.fastmath = APPROXIMATE
+
+
+def _flag_logarithms(function: func.FuncOp, map: MapOp) -> None:
+    for op in [each for each in map.body.block.ops if isinstance(each, math.Log1pOp | math.LogOp)]:
+        op.fastmath = EXACT
+        if softplus_of(op) is not None:
+            op.fastmath = APPROXIMATE
+            law = "log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))"
+            subject, reason = f"{label(op.result)} in {label(map.result)}", "a polynomial is off by 2^-22 of it"
+            note(function, PASS, subject, law, reason)

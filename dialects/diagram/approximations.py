@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, f32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation, SSAValue
 
@@ -20,6 +20,24 @@ def is_by_reciprocal(op: Operation) -> bool:
 def is_approximate(op: Operation) -> bool:
     """Whether of a `tanh` an absolute error of 2^-21 is allowed."""
     return isinstance(op, math.TanhOp) and op.fastmath == APPROXIMATE
+
+
+def softplus_of(op: Operation) -> SSAValue | None:
+    """The `x` of what is `log(1 + exp(x))`, written with `log1p` or `log`, in f32; None of all else."""
+    if not isinstance(op, math.Log1pOp | math.LogOp) or op.result.type != f32:
+        return None
+    power = op.operand
+    if isinstance(op, math.LogOp):
+        one_plus = power.owner
+        if not isinstance(one_plus, arith.AddfOp) or not is_one_plus(one_plus):
+            return None
+        power = one_plus.lhs if constant_of(one_plus.rhs) == 1 else one_plus.rhs
+    return power.owner.operand if isinstance(power.owner, math.ExpOp) else None
+
+
+def is_by_polynomial(op: Operation) -> bool:
+    """Whether of `log(1 + exp(x))` an error of 2^-22 of itself is allowed."""
+    return isinstance(op, math.Log1pOp | math.LogOp) and op.fastmath == APPROXIMATE and softplus_of(op) is not None
 
 
 def is_one_plus(op: Operation) -> bool:

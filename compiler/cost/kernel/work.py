@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, ScanOp, YieldOp
-from treadle.dialects.diagram.approximations import is_approximate, is_by_reciprocal, is_one_plus
+from treadle.dialects.diagram.approximations import is_approximate, is_by_polynomial, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
@@ -37,6 +37,9 @@ what only rare arguments take (large ones of `sin`, subnormal ones)."""
 APPROXIMATED, ONE_PLUS_APPROXIMATED = {"math.tanh": (2, 3)}, {"math.tanh": (2, 1)}
 """The same where a shorter form is allowed (`diagram-allow-approximations`), with the constants that multiply it and
 what it is of; and beside the addition of 1."""
+
+OF_POLYNOMIAL = 10
+"""Of `log(1 + exp(x))`, beside the power: a polynomial of degree 8, a maximum, and what puts both together."""
 
 SLOW_FUNCTIONS = frozenset(name for name, (_, others) in FUNCTIONS.items() if others > 10)
 """Those that hold numbers of their own in registers meanwhile."""
@@ -186,6 +189,8 @@ def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> M
         if shared := _shared(scalar, is_quotient=False):
             special, others = special - 1 + shared["special"], others + shared["float"]
         return {"special": special, "float": others}
+    if is_by_polynomial(scalar):
+        return {"float": OF_POLYNOMIAL}
     if scalar.name in FUNCTIONS:
         return dict(zip(("special", "float"), FUNCTIONS[scalar.name], strict=True))
     if scalar.name.startswith("math.") and scalar.name not in CHEAP_FUNCTIONS:

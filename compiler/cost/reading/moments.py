@@ -22,7 +22,7 @@ from treadle.compiler.cost.levels.peak import lives_in, near_arrays
 from treadle.compiler.cost.reading.ahead import divided
 from treadle.compiler.lowering.pairs import by_lanes, taken_singly
 from treadle.dialects.diagram import CastOp, MapOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.approximations import is_approximate
+from treadle.dialects.diagram.approximations import is_approximate, is_by_polynomial
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.hierarchy import KernelOp, LoadOp, SaveOp, StreamOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
@@ -195,8 +195,12 @@ def _moments(block: Block, outside: frozenset[SSAValue]) -> Iterator[_Found]:
 
 def _held_by_map(op: MapOp) -> Iterator[Held]:
     yield from (Held("dividing", axes, 4) for axes in divided(op))
-    if any(scalar.name in SLOW_FUNCTIONS and not is_approximate(scalar) for scalar in op.body.block.ops):
+    if any(map(_is_slow, op.body.block.ops)):
         yield Held("slow", (), 4)
+
+
+def _is_slow(scalar: Operation) -> bool:
+    return scalar.name in SLOW_FUNCTIONS and not is_approximate(scalar) and not is_by_polynomial(scalar)
 
 
 def _held_while_reducing(
