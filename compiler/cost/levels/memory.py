@@ -322,6 +322,7 @@ def _held(plan: Plan, carried: float, passing: float, of_group: Mapping[str, flo
         "ahead": AHEAD,
         "capped": 0,
         "dividing": DIVIDING,
+        "scanned": 1,
         "moving": 1,
         "address": 1,
         "state": 1,

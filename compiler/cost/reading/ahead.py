@@ -1,6 +1,6 @@
 """Registers that maps take beside their operands and results: for what they make of positions and loaded numbers on
-slow units, which ptxas begins while products still run and holds until these are there; and for divisions and
-powers on their way."""
+slow units, which ptxas begins while products still run and holds until these are there; for divisions and powers on
+their way; and for scans."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from collections.abc import Iterator
 from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from treadle.dialects.diagram import FillOp, IndexOp, MapOp, YieldOp
+from treadle.dialects.diagram import FillOp, IndexOp, MapOp, ScanOp, YieldOp
 from treadle.dialects.diagram.approximations import is_by_reciprocal
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import LoadOp
+
+
+def held_ahead(op: MapOp | ScanOp) -> list[tuple[str, tuple[str, ...]]]:
+    """What is held beside operands and results, and the axes of each. A scan stands beside what it is made of, which a
+    step computes with again."""
+    if isinstance(op, ScanOp):
+        return [("scanned", axes_of(op.result.type))]
+    found = [("ahead", axes) for axes in begun_ahead(op)]
+    found += [("dividing", axes) for axes in divided(op)]
+    return found + [("capped", axes) for axes in capped(op)]
 
 
 def begun_ahead(op: MapOp) -> Iterator[tuple[str, ...]]:

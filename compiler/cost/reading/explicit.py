@@ -53,7 +53,7 @@ from treadle.compiler.cost.kernel.spread import Spread
 from treadle.compiler.cost.kernel.tasks import ADDRESS
 from treadle.compiler.cost.kernel.warpgroups import can_be_of_warpgroups, keeps_a_rest
 from treadle.compiler.cost.kernel.work import Labour, labours_of, width_of
-from treadle.compiler.cost.reading.ahead import begun_ahead, capped, divided
+from treadle.compiler.cost.reading.ahead import held_ahead
 from treadle.compiler.cost.reading.fed import FedPieces
 from treadle.compiler.cost.reading.moments import moments_of
 from treadle.compiler.cost.reading.phases import phases_of_step
@@ -63,7 +63,7 @@ from treadle.compiler.cost.reading.stream_limits import (
     fed_of_stream,
     is_stream_limited_twice,
 )
-from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.accumulators import begins_with_product, sum_within
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -370,12 +370,12 @@ class Walk:
             self.product(op, spread)
         elif isinstance(op, ReduceOp):
             self.issue(issued_by_reduction(op, spread))
-            if op.init is not None:
+            if op.init is not None or self.is_added(op):
                 self.hold(self.role_of_state(op), op.result, along=op.operand)
             elif self.has_products and self.lies_in_rows(axes_of(op.operand.type)):
                 self.hold("reduced", op.result, along=op.operand)
             self.parts(op, spread)
-        elif isinstance(op, MapOp) and self.has_products and self.inside:
+        elif isinstance(op, MapOp | ScanOp) and self.has_products and self.inside:
             self.ahead(op)
 
     def parts(self, op: ReduceOp, spread: Spread) -> None:
@@ -394,11 +394,14 @@ class Walk:
             return "row"
         return "repairing" if _is_needed_beside(op) else "state"
 
-    def ahead(self, op: MapOp) -> None:
-        """What it begins while products run, and divides, each piece of the stream anew."""
+    def is_added(self, op: ReduceOp) -> bool:
+        """Whether a step adds what it reduces to a state of the stream."""
+        return bool(self.inside) and self.inside[-1].axis in op.over_axes
+
+    def ahead(self, op: MapOp | ScanOp) -> None:
+        """What it begins while products run, divides, and scans, each piece of the stream anew."""
         sizes, stream = self.padded(op.result), self.inside[-1].axis
-        found = [("ahead", axes) for axes in begun_ahead(op)] + [("dividing", axes) for axes in divided(op)]
-        found += [("capped", axes) for axes in capped(op)]
+        found = held_ahead(op)
         for role, axes in found:
             if stream in axes and self.row in axes:
                 shape, repeats = tuple(sizes[axis] for axis in axes), self.repeats(axes)

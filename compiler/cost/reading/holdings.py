@@ -16,9 +16,9 @@ from treadle.compiler.cost.kernel.roles import lies_along_columns, role_of_met
 from treadle.compiler.cost.kernel.rows import made_in, met_in, reduced_later
 from treadle.compiler.cost.kernel.tasks import ADDRESS, Holding
 from treadle.compiler.cost.kernel.work import width_of
-from treadle.compiler.cost.reading.ahead import begun_ahead, capped, divided
+from treadle.compiler.cost.reading.ahead import held_ahead
 from treadle.compiler.cost.reading.decorated import Decorated
-from treadle.dialects.diagram import MapOp, ReduceOp
+from treadle.dialects.diagram import MapOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.accumulators import begins_with_product
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -125,10 +125,8 @@ class Holdings:
         return Holding(role, axes, width_of(operand.type), stream)
 
     def _ahead(self) -> list[Holding]:
-        maps = [op for op in self.at.operations if isinstance(op, MapOp) and self.at.products]
-        found = [("ahead", op, axes) for op in maps for axes in begun_ahead(op)]
-        found += [("dividing", op, axes) for op in maps for axes in divided(op)]
-        found += [("capped", op, axes) for op in maps for axes in capped(op)]
+        made = [op for op in self.at.operations if isinstance(op, MapOp | ScanOp) and self.at.products]
+        found = [(role, op, axes) for op in made for role, axes in held_ahead(op)]
         kept = [each for each in found if self.at.stream in each[2] and self.at.roles.row in each[2]]
         return [Holding(role, axes, 4, stream) for role, op, axes in kept for stream in self.at.streams_of(op)]
 
