@@ -36,14 +36,16 @@ def _is_bounded(summands: Sequence[Summand], absent: frozenset[WhereOp], depth: 
 
 
 def _larger(summands: Sequence[Summand], absent: frozenset[WhereOp]) -> Iterator[list[Summand]]:
-    """What is more than the sum, as `-log(x + exp(a))` is less than `-a` for no x below zero, and minus a sum of what
-    is not negative less than minus its own element, where there is one."""
+    """What is more than the sum, as `-log(x + exp(a))` is less than `-a` for no x below zero, and a sum of what is not
+    above zero less than its own element, where there is one."""
     for i, (scale, each) in enumerate(summands):
         rest = [*summands[:i], *summands[i + 1 :]]
         if scale < 0 and (exponent := _power_below(each)) is not None:
             yield [*rest, *_summands(exponent, scale)]
-        scan = _scan_of(each) if scale < 0 else None
-        if scan is not None and not scan.is_exclusive and absences_of([scan.operand]) <= absent:
+        scan = _scan_of(each)
+        if scan is None or scan.is_exclusive or not absences_of([scan.operand]) <= absent:
+            continue
+        if _is_never_above_zero(scale, Leaf(scan.operand)):
             yield [*rest, *_summands(Leaf(_past_conditions(scan.operand)), scale)]
 
 
@@ -94,19 +96,19 @@ def _are_never_above_zero(summands: Iterable[Summand]) -> bool:
 
 def _without_scans(summands: Sequence[Summand]) -> list[Summand]:
     """More than the sum is: what is summed up to a place is at most what is summed in all, of what is not negative."""
-    scans = {i: op for i, (scale, each) in enumerate(summands) if scale > 0 and (op := _scan_of(each)) is not None}
+    scans = {i: op for i, (scale, each) in enumerate(summands) if scale and (op := _scan_of(each)) is not None}
     left = dict(enumerate(summands))
     for i, scan in scans.items():
         for j, (scale, whole) in list(left.items()):
-            if scale == -summands[i][0] and i in left and _is_total_of(whole, scan):
+            falls = _is_never_above_zero(scale, Leaf(scan.operand))
+            if scale == -summands[i][0] and i in left and falls and _is_total_of(whole, scan):
                 del left[i], left[j]
     return list(left.values())
 
 
 def _scan_of(expression: Expression) -> ScanOp | None:
     scan = expression.value.owner if isinstance(expression, Leaf) else None
-    is_sum = isinstance(scan, ScanOp) and scan.kind.data == "add" and scan.init is None
-    return scan if is_sum and is_nonnegative(Leaf(scan.operand)) else None
+    return scan if isinstance(scan, ScanOp) and scan.kind.data == "add" and scan.init is None else None
 
 
 def _is_total_of(whole: Expression, scan: ScanOp) -> bool:

@@ -8,7 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.accumulators import begins_before, goes_on
 from treadle.dialects.diagram.array import format_of, with_format
 from treadle.dialects.hierarchy import KernelOp
@@ -30,9 +30,9 @@ _STANDS_IN = {"add": 1.0, "mul": 1.0, "max": 0.0, "min": 0.0}
 
 
 def kind_of(reduction: SSAValue) -> str:
-    """The operation of a reduction, given its result; a contraction adds."""
+    """The operation of a reduction, or a scan, given its result; a contraction adds."""
     owner = reduction.owner
-    return owner.kind.data if isinstance(owner, ReduceOp) else "add"
+    return owner.kind.data if isinstance(owner, ReduceOp | ScanOp) else "add"
 
 
 def neutral_of(reduction: SSAValue) -> FloatAttr | IntegerAttr:
@@ -57,8 +57,8 @@ def combine(kind: str, left: Expression, right: Expression) -> Expression:
     return Node(of_integers if left.type == i32 else of_floats, (left, right), left.type)
 
 
-def operands_of(op: ContractOp | ReduceOp) -> list[SSAValue]:
-    """What is reduced, without the array that it is reduced into."""
+def operands_of(op: ContractOp | ReduceOp | ScanOp) -> list[SSAValue]:
+    """What is reduced, or scanned, without the array that it is reduced into."""
     return [op.lhs, op.rhs] if isinstance(op, ContractOp) else [op.operand]
 
 

@@ -61,6 +61,13 @@ def is_nonpositive(expression: Expression) -> bool:
             return expression.number <= 0
         case Leaf(value=value) if isinstance(value.owner, WhereOp):
             return is_nonpositive(Leaf(value.owner.operand))
+        case Leaf(value=value) if isinstance(value.owner, ReduceOp | ScanOp):
+            op = value.owner
+            return op.kind.data == "add" and op.init is None and is_nonpositive(Leaf(op.operand))
+        case Node(kind=arith.MinimumfOp, operands=operands):
+            return any(is_nonpositive(operand) for operand in operands)
+        case Node(kind=arith.MaximumfOp, operands=operands):
+            return all(is_nonpositive(operand) for operand in operands)
         case Node(kind=arith.NegfOp, operands=(operand,)):
             return is_nonnegative(operand)
         case Node(kind=arith.AddfOp, operands=operands):

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from xdsl.dialects import arith, func
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, MapOp, ReadOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.dialects.diagram.collapse import Regrouping
@@ -34,7 +34,7 @@ from treadle.passes.expressions.reductions import kind_of, neutral_of, operands_
 from treadle.passes.expressions.scalars import Expression, Leaf, Node, is_plain, product, walk
 from treadle.passes.masks.choices import Choice, Chooser
 
-Reduction: TypeAlias = "ContractOp | ReduceOp"
+Reduction: TypeAlias = "ContractOp | ReduceOp | ScanOp"
 Given: TypeAlias = "dict[Key, Kinds]"
 
 
@@ -129,7 +129,7 @@ class Following:
                     self._map(op)
                 case CastOp():
                     self._cast(op)
-                case ContractOp() | ReduceOp():
+                case ContractOp() | ReduceOp() | ScanOp():
                     self._reduction(op)
                 case WhereOp(operand=operand, inputs=inputs) if not any(each in self.of for each in inputs):
                     self._same(op.result, operand)
@@ -189,7 +189,7 @@ class Following:
             for known in (self.finite, self.any):
                 known[result] = self._kinds(Leaf(op.result), known, {}, _kept)
             return
-        summand = Leaf(operands[0]) if isinstance(op, ReduceOp) else product(Leaf(op.lhs), Leaf(op.rhs))
+        summand = product(Leaf(op.lhs), Leaf(op.rhs)) if isinstance(op, ContractOp) else Leaf(operands[0])
         for text in dict.fromkeys(chain.from_iterable(each.out for each in given.values())):
             self._check(op, summand, given, text)
         self.finite[result], self.any[result] = self._reduced(op, summand, given), ANY
@@ -197,10 +197,10 @@ class Following:
     def _check(self, op: Reduction, summand: Expression, given: Mapping[SSAValue, Elements], text: str) -> None:
         """Whether a reduction takes an identity for what a condition leaves out."""
         choices = _choices(given, text)
-        over = {choice for choice in choices if choice.condition.axes & {*op.over_axes}}
+        over = {choice for choice in choices if choice.condition.axes & {*_over(op)}}
         self.reduced |= over
         self._fail(choices - over, f"{label(op.result)} reduces other axes")
-        if isinstance(op, ReduceOp) and given[op.operand].out[text].number == neutral_of(op.result).value.data:
+        if not isinstance(op, ContractOp) and given[op.operand].out[text].number == neutral_of(op.result).value.data:
             return
         finite, any_ = self._where_left_out(summand, given, text)
         identity = OF_NOTHING.get(kind_of(op.result), frozenset())
@@ -223,7 +223,8 @@ class Following:
             kinds |= self._kinds(Node(arith.AddfOp, (summand, summand), summand.type), self.finite, given, _kept)
         elif kind not in ("max", "min"):
             return ANY
-        if self._is_in_every_row(op, frozenset(chain.from_iterable(each.choices for each in given.values()))):
+        choices = chain.from_iterable(each.choices for each in given.values())
+        if not isinstance(op, ScanOp) and self._is_in_every_row(op, frozenset(choices)):
             return kinds
         self.unsure[op.result] = op.result
         return kinds | OF_NOTHING[kind]
@@ -239,7 +240,8 @@ class Following:
             is_size = isinstance(atom, SSAValue) and isinstance(atom.owner, ExtentOp)
             return (0 if is_size else -(2**31)), 2**31 - 1
 
-        return any(is_in_every_row(holds, axis, op.over_axes, max(sizes[axis], 1), ends) for axis in op.over_axes)
+        over = _over(op)
+        return any(is_in_every_row(holds, axis, over, max(sizes[axis], 1), ends) for axis in over)
 
     # -- what else there is ----------------------------------------------------------------------
 
@@ -279,6 +281,11 @@ class Following:
     def _fail_all(self, given: Mapping[SSAValue, Elements], reason: str) -> None:
         for each in given.values():
             self._fail(each.choices, reason)
+
+
+def _over(op: Reduction) -> tuple[str, ...]:
+    """The axes whose elements count together."""
+    return (op.axis.data,) if isinstance(op, ScanOp) else op.over_axes
 
 
 NAMES = {"add": "the sum", "mul": "the product", "max": "the maximum", "min": "the minimum"}

@@ -38,7 +38,7 @@ from treadle.passes.expressions.scalars import (
     substitute,
     unary,
 )
-from treadle.passes.expressions.signs import is_nonnegative, is_positive
+from treadle.passes.expressions.signs import is_nonnegative, is_nonpositive, is_positive
 from treadle.passes.streams.changes import (
     ADDED,
     BEFORE,
@@ -224,12 +224,12 @@ class Moving:
         raise Dependent(leaf)
 
     def _grown(self, leaf: Leaf) -> Change:
-        """What is summed in reverse grows by what the step adds, which is not negative: it has no way back."""
+        """What is summed in reverse grows by what the step adds, all of which has one sign: there is no way back."""
         scan = leaf.value.owner
         if not isinstance(scan, ScanOp) or scan.total is None or scan.kind.data != "add":
             raise Dependent(leaf)
-        if not is_nonnegative(Leaf(scan.operand)):
-            raise Dependent(leaf, f"{label(scan.operand)} may be negative, and {spelled(leaf)} would shrink again")
+        if not is_nonnegative(Leaf(scan.operand)) and not is_nonpositive(Leaf(scan.operand)):
+            raise Dependent(leaf, f"{label(scan.operand)} may have either sign, and {spelled(leaf)} would turn back")
         return Change(Leaf(scan.total, ADDED), number(0))
 
     def _check_movable(self, leaf: Leaf) -> None:

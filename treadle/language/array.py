@@ -217,6 +217,11 @@ class Array:
         until = graph.keep(one, f"{summed} {counts} {axis}", {})
         return Array(graph, graph.contract(until, elements, [summed], axes=self.axes))
 
+    def scanned(self, over: str, reverse: bool = False, exclusive: bool = False) -> Array:
+        """A cumulative sum that is made where its elements are, and in no chunks: an infinity reaches no sum that it is
+        not in."""
+        return Array(self.graph, self.graph.scan(self.value, _known(self, over), exclusive, reverse))
+
     def _reduced(self, kind: str, over: str | Iterable[str]) -> Array:
         axes = [_known(self, axis) for axis in names_of(over)]
         return Array(self.graph, self.graph.reduce(kind, self.value, axes)) if axes else self

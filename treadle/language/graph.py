@@ -28,6 +28,7 @@ from treadle.dialects.diagram import (
     MapOp,
     ReadOp,
     ReduceOp,
+    ScanOp,
     WhereOp,
     YieldOp,
 )
@@ -104,6 +105,12 @@ class Graph:
         value = self.computed(value)
         axes = [axis for axis in axes_of(value.type) if axis not in over]
         return self._add(ReduceOp(kind, value, over, self._type(axes, format_of(value.type))))
+
+    def scan(self, value: SSAValue, axis: str, exclusive: bool = False, reverse: bool = False) -> SSAValue:
+        """The sums of all elements up to each along an axis, or from each on, itself included or not."""
+        value = self.computed(value)
+        type = self._type(axes_of(value.type), format_of(value.type))
+        return self._add(ScanOp("add", value, axis, type, exclusive=exclusive, reverse=reverse))
 
     def apply(self, law: str, values: Sequence[SSAValue], over: Sequence[str], axes: Sequence[str]) -> SSAValue:
         return self._add(ApplyOp(law, [self.computed(each) for each in values], over, [self._type(axes, f32)]))

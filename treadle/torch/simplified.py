@@ -16,6 +16,7 @@ from treadle.torch.conditions import ask_again
 from treadle.torch.made import is_contiguous, made_of, shape_of
 from treadle.torch.positions import read_in_order
 from treadle.torch.registry import aten
+from treadle.torch.scans import scan_backwards
 
 EXTREMA: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
 """What gives values and their places, and what gives the values."""
@@ -26,6 +27,7 @@ def simplify(graph: Graph) -> None:
     _ask_for_extrema_alone(graph)
     _subtract_once(graph)
     _leave_out_nothing(graph)
+    scan_backwards(graph)
     take_apart(graph)
     read_in_order(graph)
     ask_again(graph)
