@@ -16,7 +16,7 @@ from treadle.torch.registry import FORMATS, aten, typed
 from treadle.torch.symbols import likely
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
-FEW_ROWS, LONG = 256, 8192
+FEW_ROWS, LONG = 256, 2048
 """One warp has a row: fewer ones that are longer PyTorch shares out among more."""
 
 
