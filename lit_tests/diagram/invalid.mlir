@@ -169,6 +169,70 @@ func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
 
 // -----
 
+// CHECK: unknown scan 'mean' (known: add, mul, max, min)
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %m: tensor<?xf32, #diagram.array<[q]>>) {
+  %C = diagram.scan mean %S over x : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'z' is scanned, but the operand has no such axis (it has 'q', 'x')
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %m: tensor<?xf32, #diagram.array<[q]>>) {
+  %C = diagram.scan add %S over z : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: a scan keeps the axes: operand has 'q', 'x', result 'q'
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %m: tensor<?xf32, #diagram.array<[q]>>) {
+  %C = diagram.scan add %S over x : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?xf32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: cannot scan f32 in i32
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %m: tensor<?xf32, #diagram.array<[q]>>) {
+  %C = diagram.scan add %S over x : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?x?xi32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: a scan in i8: cast to i32 and scan that
+func.func @f(%B: tensor<?x?xi8, #diagram.array<[q, x]>>) {
+  %C = diagram.scan add %B over x : tensor<?x?xi8, #diagram.array<[q, x]>> -> tensor<?x?xi8, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: a scan in f8E4M3FN: cast to f32 and scan that
+func.func @f(%B: tensor<?x?xf8E4M3FN, #diagram.array<[q, x]>>) {
+  %C = diagram.scan add %B over x : tensor<?x?xf8E4M3FN, #diagram.array<[q, x]>> -> tensor<?x?xf8E4M3FN, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'total' has type tensor<?xf32, #diagram.array<[x]>>: it has the axes of the result but 'x', and its format
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %t: tensor<?xf32, #diagram.array<[x]>>) {
+  %C = diagram.scan add %S over x total %t : tensor<?x?xf32, #diagram.array<[q, x]>>, tensor<?xf32, #diagram.array<[x]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'into' has type tensor<?xf16, #diagram.array<[q]>>: it has the axes of the result but 'x', and its format
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %t: tensor<?xf16, #diagram.array<[q]>>) {
+  %C = diagram.scan add %S over x into %t : tensor<?x?xf32, #diagram.array<[q, x]>>, tensor<?xf16, #diagram.array<[q]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
 // CHECK: axis 'x' of operand 0 is not in the result: a map keeps every axis (reduce it first, or add it to the result)
 func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
   %m = diagram.map (%s = %S : tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> {

@@ -71,6 +71,27 @@ func.func @reduce(%S: !S) -> !m {
   func.return %l : !m
 }
 
+// CHECK-LABEL: func.func @scan
+// CHECK-NEXT: %t = diagram.reduce add %S over [x] : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT: %a = diagram.scan add %S over x : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %b = diagram.scan max %a over q exclusive : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %c = diagram.scan min %b over x reverse into %m : tensor<?x?xf32, #diagram.array<[q, x]>>, tensor<?xf32, #diagram.array<[q]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %d = diagram.scan add %S over x exclusive reverse total %t into %m {note = "kept"} : tensor<?x?xf32, #diagram.array<[q, x]>>, tensor<?xf32, #diagram.array<[q]>>, tensor<?xf32, #diagram.array<[q]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %e = diagram.scan mul %P over x : tensor<?x?xf16, #diagram.array<[q, x]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// GENERIC: "diagram.scan"(%S) <{kind = "add", axis = "x", operandSegmentSizes = array<i32: 1, 0, 0>}>
+// GENERIC: "diagram.scan"(%a) <{kind = "max", axis = "q", exclusive, operandSegmentSizes = array<i32: 1, 0, 0>}>
+// GENERIC: "diagram.scan"(%b, %m) <{kind = "min", axis = "x", reverse, operandSegmentSizes = array<i32: 1, 0, 1>}>
+// GENERIC: "diagram.scan"(%S, %t, %m) <{kind = "add", axis = "x", exclusive, reverse, operandSegmentSizes = array<i32: 1, 1, 1>}>
+func.func @scan(%S: !S, %m: !m, %P: !P) -> !S {
+  %t = diagram.reduce add %S over [x] : !S -> !m
+  %a = diagram.scan add %S over x : !S -> !S
+  %b = diagram.scan max %a over q exclusive : !S -> !S
+  %c = diagram.scan min %b over x reverse into %m : !S, !m -> !S
+  %d = diagram.scan add %S over x exclusive reverse total %t into %m {note = "kept"} : !S, !m, !m -> !S
+  %e = diagram.scan mul %P over x : !P -> !S
+  func.return %d : !S
+}
+
 // The maximum is broadcast along x; the bodies are scalar.
 
 // CHECK-LABEL: func.func @map

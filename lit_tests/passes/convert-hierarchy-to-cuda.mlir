@@ -385,3 +385,34 @@ func.func @pages(%pages: !Pages, %table: !table) -> !X {
 // CHECK: %x = arith.muli %m, %{{.*}} : index
 // CHECK: cuda.alignment %pages, %Y, %table
 // CHECK: cuda.launch @pages_kernel grid %blocks aligned %aligned(%pages, %Y, %x, %p, %table)
+
+// -----
+
+// A scan: one warp has each row, elements that are not there are neutral, and what it begins with has the warp's rows.
+
+!X = tensor<?x200xf32, #diagram.array<[i, j]>>
+!Xd = tensor<?x200xf32, #diagram.array<[i, j], level = device>>
+!Yd = memref<?x200xf32, #diagram.array<[i, j], level = device>>
+!Xt = tensor<8x200xf32, #diagram.array<[i, j], level = register>>
+!r = tensor<8xf32, #diagram.array<[i], level = register>>
+
+func.func @scan(%X: !X) -> !X attributes {sizes = #diagram.sizes<i = 64, j = 200>} {
+  %C = hierarchy.kernel @scan (%Xd = %X : !X as !Xd) saves (%Yd : !Yd) -> (!X)
+      schedule #hierarchy.schedule<group = [i = 8], whole = [j = 200], warps = [i = 8]> {
+    hierarchy.group [i = 8] {
+      %x = hierarchy.load %Xd : !Xd -> !Xt
+      %m = diagram.reduce max %x over [j] : !Xt -> !r
+      %C = diagram.scan add %x over j exclusive reverse into %m : !Xt, !r -> !Xt
+      hierarchy.save %C into %Yd : !Xt, !Yd
+    }
+    hierarchy.yield
+  }
+  func.return %C : !X
+}
+
+// CHECK: cuda.kernel @scan_kernel (
+// CHECK: %x = cuda.load %Xd[%i0, %{{.*}}] bounds [i < %i] : {{.*}} -> tensor<8x200xf32, #diagram.array<[i, j], level = register, layout = #cuda.layout<register = [j:2:128, j:4:1], lane = [j:32:4], warp = [i:8:1]>>>
+// CHECK: %m = diagram.reduce max %{{.*}} over [j]
+// CHECK: %[[THERE:.*]] = cuda.mask %x where j from %{{.*}} < %{{.*}} else 0.000000e+00 : f32
+// CHECK-NEXT: %C = diagram.scan add %[[THERE]] over j exclusive reverse into %m : {{.*}}, tensor<8xf32, #diagram.array<[i], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [i:8:1]>>> -> tensor<8x200xf32,
+// CHECK: cuda.store %C into %Yd[%i0, %{{.*}}] bounds [i < %i]

@@ -317,3 +317,71 @@ func.func @entropy(%X: !ent_X) -> (!ent_s, !ent_s) {
   }
   func.return %L, %Y : !ent_s, !ent_s
 }
+
+// A scan along the stream begins each piece with what its total is so far, from before the piece; it is saved piece by
+// piece.
+// CHECK-LABEL: hierarchy.kernel @prefix_sums
+// CHECK-NEXT:    hierarchy.group [i = 8] {
+// CHECK-NEXT:      hierarchy.stream [j = 32] initialise {
+// CHECK-NEXT:        %t_start = diagram.fill 0.000000e+00 : f32
+// CHECK-NEXT:        hierarchy.yield %t_start
+// CHECK-NEXT:      } step (%t_so_far: {{.*}}) {
+// CHECK-NEXT:        %[[X:.*]] = hierarchy.load %Xk : {{.*}} -> tensor<8x32xf32
+// CHECK-NEXT:        %t_new = diagram.reduce add %[[X]] over [j] into %t_so_far
+// CHECK-NEXT:        %[[C:.*]] = diagram.scan add %[[X]] over j into %t_so_far : tensor<8x32xf32
+// CHECK-NEXT:        hierarchy.save %[[C]] into %C_to
+// CHECK-NEXT:        hierarchy.yield %t_new
+func.func @prefix_sums(%X: tensor<?x?xf32, #diagram.array<[i, j]>>) -> tensor<?x?xf32, #diagram.array<[i, j]>> {
+  %C = hierarchy.kernel @prefix_sums (%Xk = %X : tensor<?x?xf32, #diagram.array<[i, j]>> as !X)
+      -> (tensor<?x?xf32, #diagram.array<[i, j]>>)
+      schedule #hierarchy.schedule<group = [i = 8], stream = [j = 32]> {
+    %t = diagram.reduce add %Xk over [j] : !X -> !s
+    %C = diagram.scan add %Xk over j total %t : !X, !s -> !Y
+    hierarchy.yield %C : !Y
+  }
+  func.return %C : tensor<?x?xf32, #diagram.array<[i, j]>>
+}
+
+// In reverse it begins with nothing: what later pieces add is taken off what has been summed of it.
+// CHECK-LABEL: hierarchy.kernel @stick_breaking
+// CHECK:           %A = hierarchy.stream [x = 48]
+// CHECK:             hierarchy.yield %t_start, %A_start
+// CHECK-NEXT:      } step (%t_so_far: {{.*}}, %A_so_far: {{.*}}) {
+// CHECK:             %l = diagram.map (%{{.*}} = %S
+// CHECK:             %t_added = diagram.reduce add %l over [x] : tensor<32x48xf32
+// CHECK-NEXT:        %t_new = diagram.map (%[[before:.*]] = %t_so_far : {{.*}}, %[[more:.*]] = %t_added : {{.*}})
+// CHECK-NEXT:          arith.addf %[[before]], %[[more]] : f32
+// CHECK:             %C = diagram.scan add %l over x reverse : tensor<32x48xf32
+// CHECK-NEXT:        %P = diagram.map (%{{.*}} = %S : {{.*}}, %{{.*}} = %C : {{.*}})
+// CHECK:             %repair = diagram.map (%[[more:.*]] = %t_added : {{.*}})
+// CHECK-NEXT:          %[[less:.*]] = arith.negf %[[more]] : f32
+// CHECK-NEXT:          math.exp %[[less]] : f32
+// CHECK:             %A_repaired = diagram.map (%[[sum:.*]] = %A_so_far : {{.*}}, %[[f:.*]] = %repair : {{.*}})
+// CHECK-NEXT:          arith.mulf %[[sum]], %[[f]] : f32
+// CHECK:             %A_new = diagram.contract %P16, %Vk_piece over [x] accumulate f32 into %A_repaired
+// CHECK-NEXT:        hierarchy.yield %t_new, %A_new
+func.func @stick_breaking(%Q: tensor<?x16xf16, #diagram.array<[q, d]>>, %K: tensor<?x16xf16, #diagram.array<[x, d]>>,
+                  %V: tensor<?x24xf16, #diagram.array<[x, e]>>) -> tensor<?x24xf32, #diagram.array<[q, e]>> {
+  %O = hierarchy.kernel @stick_breaking (%Qk = %Q : tensor<?x16xf16, #diagram.array<[q, d]>> as !Q,
+      %Kk = %K : tensor<?x16xf16, #diagram.array<[x, d]>> as !K, %Vk = %V : tensor<?x24xf16, #diagram.array<[x, e]>> as !V)
+      -> (tensor<?x24xf32, #diagram.array<[q, e]>>)
+      schedule #hierarchy.schedule<group = [q = 32], stream = [x = 48], whole = [d = 16, e = 24]> {
+    %S = diagram.contract %Qk, %Kk over [d] accumulate f32 : !Q, !K -> !S
+    %l = diagram.map (%s = %S : !S) -> !S {
+      %e = math.exp %s : f32
+      %r = math.log1p %e : f32
+      diagram.yield %r : f32
+    }
+    %t = diagram.reduce add %l over [x] : !S -> !r
+    %C = diagram.scan add %l over x reverse total %t : !S, !r -> !S
+    %P = diagram.map (%s = %S : !S, %c = %C : !S) -> !S {
+      %d = arith.subf %s, %c : f32
+      %e = math.exp %d : f32
+      diagram.yield %e : f32
+    }
+    %P16 = diagram.cast %P : !S -> !P
+    %A = diagram.contract %P16, %Vk over [x] accumulate f32 : !P, !V -> !A
+    hierarchy.yield %A : !A
+  }
+  func.return %O : tensor<?x24xf32, #diagram.array<[q, e]>>
+}
