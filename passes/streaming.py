@@ -190,4 +190,4 @@ def _moved(part: Part, plan: StreamPlan, state: SSAValue) -> list[SSAValue]:
     """The states that the summands of a reduction depend on and that move with it."""
     owner = next(op for op in part.ops if op.results[0] is state)
     states = dict.fromkeys(s for operand in owner.operands for s in plan.states_of(operand))
-    return [s for s in states if plan.stage_of(s) == plan.stage_of(state)]
+    return [s for s in states if plan.runs_with(s, state)]

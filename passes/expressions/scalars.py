@@ -468,6 +468,8 @@ def spell(expression: Expression) -> str:
         return spell(expression.operands[0])
     if (sign := _INFIX.get(expression.kind.name)) is not None:
         return f" {sign} ".join(_bracketed(operand, sign) for operand in expression.operands)
+    if expression.kind is arith.NegfOp:
+        return f"-{_bracketed(expression.operands[0], '*')}"
     function = expression.kind.name.split(".")[1]
     return f"{function}({', '.join(spell(operand) for operand in expression.operands)})"
 

@@ -208,6 +208,10 @@ class StreamPlan:
             self._states[op.result] = frozenset([op.result])
             self.growing.append(op.result)
 
+    def runs_with(self, value: SSAValue, state: SSAValue) -> bool:
+        """Whether a state, or what grows with later pieces, moves in the stream of a state."""
+        return self.stage_of(value) - (value in self.growing) == self.stage_of(state)
+
     def scanned_again(self) -> ScanOp | None:
         """A scan that a later stream would make again: what came before a piece is known in its own alone."""
         for stream in self.streams:
