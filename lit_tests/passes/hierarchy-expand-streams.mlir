@@ -317,3 +317,36 @@ func.func @entropy(%X: !ent_X) -> (!ent_s, !ent_s) {
   }
   func.return %L, %Y : !ent_s, !ent_s
 }
+
+!Given = tensor<?x?xf32, #diagram.array<[q, x], level = device>>
+!positions = tensor<?xi32, #diagram.array<[x], level = register>>
+!places = tensor<?x?xi32, #diagram.array<[q, x], level = register>>
+!place = tensor<?xi32, #diagram.array<[q], level = register>>
+!found = tensor<?xi32, #diagram.array<[q]>>
+!Scores = tensor<?x?xf32, #diagram.array<[q, x]>>
+
+// The first position of a maximum is neutral again where the maximum has moved; from a NaN on it stays.
+// CHECK-LABEL: hierarchy.kernel @first
+// CHECK:           %m_new = diagram.reduce max %{{.*}} over [x] into %m_so_far
+// CHECK:           %repair = diagram.map (%[[now:.*]] = %m_new : {{.*}}, %[[before:.*]] = %m_so_far : {{.*}})
+// CHECK-NEXT:        %[[same:.*]] = arith.cmpf oeq, %[[now]], %[[before]] : f32
+// CHECK-NEXT:        %[[nan:.*]] = arith.cmpf une, %[[before]], %[[before]] : f32
+// CHECK-NEXT:        %[[stays:.*]] = arith.ori %[[same]], %[[nan]] : i1
+// CHECK:           %first_repaired = diagram.map (%[[stays:.*]] = %repair : {{.*}}, %[[first:.*]] = %first_so_far : {{.*}})
+// CHECK:             arith.select %{{.*}}, %[[first]], %{{.*}} : i32
+// CHECK:           %first_new = diagram.reduce min %F over [x] into %first_repaired
+func.func @first(%S: !Scores) -> !found {
+  %result = hierarchy.kernel @first (%T = %S : !Scores as !Given) -> (!found) schedule #hierarchy.schedule<group = [q = 4], stream = [x = 48]> {
+    %n = diagram.index -> !positions
+    %m = diagram.reduce max %T over [x] : !Given -> !r
+    %F = diagram.map (%s = %T : !Given, %r = %m : !r, %x = %n : !positions) -> !places {
+      %nowhere = arith.constant 2147483647 : i32
+      %is = arith.cmpf oeq, %s, %r : f32
+      %f = arith.select %is, %x, %nowhere : i32
+      diagram.yield %f : i32
+    }
+    %first = diagram.reduce min %F over [x] : !places -> !place
+    hierarchy.yield %first : !place
+  }
+  func.return %result : !found
+}

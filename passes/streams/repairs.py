@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram.array import format_of
 from treadle.passes.expressions.kinds import FINITE, ZERO, kinds_of
 from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import is_neutral, neutral_of, stand_in_of
@@ -17,6 +18,7 @@ from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     build_map,
+    compare,
     leaves,
     number,
     product,
@@ -47,6 +49,15 @@ def changes_at(
         yield total, _summand_at(repair.summand, plan, moments)
     if repair.factor is not None:
         yield product, _factor_at(state, repair.factor, plan, moments)
+    if repair.stays is not None:
+        neutral = number(neutral_of(state).value.data, format_of(state.type))
+        stays = _at(repair.stays, moments, lambda value: [])
+        yield _or_anew(neutral), select(stays, number(1, neutral.type), number(0, neutral.type))
+
+
+def _or_anew(neutral: Expression) -> Apply:
+    """What an accumulator is where a number is zero that says whether it stays."""
+    return lambda whole, stays: select(compare(stays, "!=", number(0, stays.type)), whole, neutral)
 
 
 def _factor_at(state: SSAValue, factor: Expression, plan: StreamPlan, moments: Moments) -> Expression:
