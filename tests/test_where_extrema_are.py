@@ -177,19 +177,79 @@ def test_of_a_product_under_a_condition() -> None:
     np.testing.assert_array_equal(made.run(Q, K, backend="emulator"), expected)
 
 
-@pytest.mark.parametrize("parts", [2, 3, 7])
-@pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_parts_are_merged(name: str, parts: int) -> None:
-    """Some of which are without an element that counts, and the last of which is longer."""
+def with_sums(a: Any) -> tuple[Any, Any]:
+    """Powers are told from a number that stands for the maximum while that is -inf, and the position from itself."""
+    return tl.argmax(a * 0.5, "x"), tl.logsumexp(a * 0.5, "x")
+
+
+def with_sums_first(a: Any) -> tuple[Any, Any]:
+    return with_sums(a)[::-1]
+
+
+def sums_of(a: Any) -> Any:
+    exact = a.astype(np.float64) * 0.5
+    with np.errstate(all="ignore"):
+        peak = exact.max(1)
+        return np.where(np.isinf(peak), peak, peak + np.log(np.exp(exact - peak[:, None]).sum(1)))
+
+
+@pytest.mark.parametrize("function", [with_sums, with_sums_first])
+def test_powers_follow_the_same_maximum(function: Callable[[Any], tuple[Any, Any]]) -> None:
     a = rows()
-    module = treadle.kernel("q x -> q")(first(name)).trace(["f32"], SIZES, SIZES)
+    made = kernel(function, "q x -> q, q")
+    assert is_one_stream(made)
+    found = [*made.run(a, backend="emulator")]
+    position, sum = found if function is with_sums else found[::-1]
+    np.testing.assert_array_equal(position, a.argmax(1))
+    np.testing.assert_allclose(sum, sums_of(a), rtol=1e-6)
+
+
+def attention(Q: Any, K: Any, V: Any) -> tuple[Any, Any]:
+    scores = tl.contract(Q, K, over="d") * 0.25
+    return tl.contract(tl.softmax(scores, "x").to("f16"), V, over="x"), tl.argmax(scores, "x")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_attention_that_tells_the_best_key(machine: str) -> None:
+    """Two heads; of one query no score is a number."""
+    sizes = {"h": 40, "q": 256, "x": 640, "d": 64, "e": 64}
+    traced = treadle.kernel("h q d, h x d, h x e -> h q e, h q", machine=machine)(attention)
+    made = treadle.compile(str(traced.trace(["f16"] * 3, sizes, ["d", "e"])), machine=machine)
+    assert is_one_stream(made)
+    dice = np.random.default_rng(0)
+    Q, K, V = (dice.standard_normal((2, n, 64)).astype(np.float16) for n in (70, 611, 611))
+    Q[1, 5, 3] = np.nan
+    verdict, _ = made.verify(Q, K, V, backend="emulator")
+    assert verdict.ok, verdict
+    _, position = made.run(Q, K, V, backend="emulator")
+    np.testing.assert_array_equal(position, (Q.astype(np.float64) @ K.astype(np.float64).transpose(0, 2, 1)).argmax(2))
+
+
+def in_parts(function: Function, axes: str, parts: int) -> Road:
+    module = treadle.kernel(axes)(function).trace(["f32"], SIZES, SIZES)
     algorithm = module.clone()
     specs = [ArgSpec(SPLIT, {"parts": (parts,)}) if spec.name == SPLIT else spec for spec in pipeline(Options())]
     run_passes(module, specs)
     road = Road(algorithm, module, print_cuda(module))
     assert len(road.kernels) == 2
-    (found,) = road.run((a,))
+    return road
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_parts_are_merged(name: str, parts: int) -> None:
+    """Some of which are without an element that counts, and the last of which is longer."""
+    a = rows()
+    (found,) = in_parts(first(name), "q x -> q", parts).run((a,))
     np.testing.assert_array_equal(found, getattr(a, name)(1))
+
+
+@pytest.mark.parametrize("parts", [2, 7])
+def test_parts_with_powers_are_merged(parts: int) -> None:
+    a = rows()
+    position, sum = in_parts(with_sums, "q x -> q, q", parts).run((a,))
+    np.testing.assert_array_equal(position, a.argmax(1))
+    np.testing.assert_allclose(sum, sums_of(a), rtol=1e-6)
 
 
 def test_few_rows_of_a_long_axis_are_cut_unasked() -> None:

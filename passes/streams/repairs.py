@@ -32,10 +32,12 @@ from treadle.passes.streams.stages import StreamPlan
 
 @dataclass(frozen=True)
 class Moments:
-    """What states were before something moved, and what they and all else are after."""
+    """What states were before something moved, and what they and all else are after: a number where one stands for
+    them, and themselves."""
 
     before: Callable[[SSAValue], SSAValue]
     after: Callable[[SSAValue], SSAValue]
+    itself: Callable[[SSAValue], SSAValue]
 
 
 Apply: TypeAlias = Callable[[Expression, Expression], Expression]
@@ -51,7 +53,7 @@ def changes_at(
         yield product, _factor_at(state, repair.factor, plan, moments)
     if repair.stays is not None:
         neutral = number(neutral_of(state).value.data, format_of(state.type))
-        stays = _at(repair.stays, moments, lambda value: [])
+        stays = _at(repair.stays, Moments(moments.before, moments.itself, moments.itself), lambda value: [])
         yield _or_anew(neutral), select(stays, number(1, neutral.type), number(0, neutral.type))
 
 

@@ -131,12 +131,29 @@ class StreamParts(ABC):
                 step.update(op)
             elif holds:
                 scope.values[op.results[0]] = scope.values[op.operands[0]]
+            elif op in self.plan.asking:
+                self._copy_of_states(scope, op, step.after)
             elif not self._decide(scope, op, states):
                 self.copy(scope, op)
         for value in self.plan.saved_in_step(stream):
             self.leave(scope, value)
         self.end(block, [step.after[state] for state in states])
         unite_equal(block)
+
+    def _copy_of_states(self, scope: Scope, op: Operation, states: Named) -> None:
+        """The same operation on the states themselves, where numbers may stand for them."""
+        asked = [value for value in op.operands if self.plan.has_stand_in(value, states)]
+        inner = Scope(scope.block, scope.values | {value: self._of_states(scope, value, states) for value in asked})
+        self.copy(inner, op)
+        scope.values |= {result: inner.values[result] for result in op.results}
+
+    def _of_states(self, scope: Scope, value: SSAValue, states: Named) -> SSAValue:
+        """A state, or what is made of such, though a number stands for it."""
+        if value in states or not isinstance(value.owner, Operation):
+            return states[value]
+        inner = scope.inner(scope.block)
+        self._copy_of_states(inner, value.owner, states)
+        return inner.values[value]
 
     def _keep(self, scope: Scope, op: WhereOp, left: Sequence[Condition]) -> None:
         """Write a condition of which only some parts are left to test, or none."""
@@ -278,7 +295,8 @@ class Following:
     def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
         """An accumulator as it would be, had the states always been as they are after."""
         old = before[state]
-        for apply, change in changes_at(state, repair, self.plan, Moments(before.__getitem__, self._value)):
+        moments = Moments(before.__getitem__, self._value, lambda value: self.after.get(value) or self._value(value))
+        for apply, change in changes_at(state, repair, self.plan, moments):
             present = axes_in(change)
             if not leaves(change):
                 continue
