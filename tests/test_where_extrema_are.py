@@ -258,4 +258,5 @@ def test_few_rows_of_a_long_axis_are_cut_unasked() -> None:
     traced = treadle.kernel("q d, x d -> q", machine="h100")(nearest).trace(["f16", "f16"], sizes, ["d"])
     made = treadle.compile(str(traced), machine="h100")
     assert [step.rewrite for step in made.derivation].count(SPLIT) == 1
+    assert is_one_stream(made)  # of the parts, and of the kernel that merges them
     assert made.estimate.kernels == 2

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Operation, SSAValue
 
@@ -15,8 +16,10 @@ from treadle.passes.expressions.kinds import FINITE, ZERO, kinds_of
 from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import is_neutral, neutral_of, stand_in_of
 from treadle.passes.expressions.scalars import (
+    Constant,
     Expression,
     Leaf,
+    Node,
     build_map,
     compare,
     leaves,
@@ -59,7 +62,15 @@ def changes_at(
 
 def _or_anew(neutral: Expression) -> Apply:
     """What an accumulator is where a number is zero that says whether it stays."""
-    return lambda whole, stays: select(compare(stays, "!=", number(0, stays.type)), whole, neutral)
+
+    def apply(whole: Expression, stays: Expression) -> Expression:
+        match stays:
+            case Node(kind=arith.SelectOp, operands=(test, Constant(number=1), Constant(number=0))):
+                return select(test, whole, neutral)
+            case _:
+                return select(compare(stays, "!=", number(0, stays.type)), whole, neutral)
+
+    return apply
 
 
 def _factor_at(state: SSAValue, factor: Expression, plan: StreamPlan, moments: Moments) -> Expression:
