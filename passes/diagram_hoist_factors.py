@@ -116,7 +116,8 @@ class DiagramHoistFactorsPass(ModulePass):
       which a condition leaves nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1
       at their extremum.
     - Past a rounding a factor moves only if what stays behind provably fits the narrower format
-      (`expressions.misfit`), together with others that are constant along the axis and at most 1 if need be.
+      (`expressions.misfit`), together with others that are constant along the axis and at most 1 if need be. A divisor
+      that is at least 1 leaves what varies along the axis beside it: `exp(s - m) / l * t[x]`, where `t` has a bound.
     - The sum itself must not be kept in f16, where it might overflow without the factor.
     - Of several factors one leaves, unless what stays is bounded: `sum((x / m)^2)` keeps the range that it was scaled
       for, and of `(q / |q|) (k / |k|)` in f32 one quotient is summed (`factors.reach`).

@@ -179,9 +179,10 @@ def _reason(plan: StreamPlan, state: SSAValue, verdict: Verdict) -> str:
     moved = sorted(label(r) for r in _moved(plan.part, plan, state))
     changes = {"increased by": verdict.repair.summand, "multiplied by": verdict.repair.factor}
     what = " and ".join(f"{verb} {spell(when_moved(change))}" for verb, change in changes.items() if change is not None)
-    text = f"when {', '.join(moved)} moves, {label(state)} is {what}"
+    follows = "begins anew, for no element so far equals it" if verdict.repair.stays is not None else f"is {what}"
+    text = f"when {', '.join(moved)} moves, {label(state)} {follows}"
     guarded = sorted(label(r) for r in _moved(plan.part, plan, state) if r in plan.guarded)
-    if guarded:
+    if guarded and verdict.repair.stays is None:
         text += f"; while {', '.join(guarded)} is neutral nothing counts, and a finite number stands for it"
     return text
 

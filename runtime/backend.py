@@ -87,7 +87,11 @@ class Choice:
 
 
 class BackendUnavailable(Exception):
-    """The place that was asked for is not here."""
+    """The place that was asked for is not here; `instead` is one that does without what is missing."""
+
+    def __init__(self, message: str, instead: str = ""):
+        super().__init__(message)
+        self.instead = instead
 
 
 def choose_backend(wanted: str) -> Choice:
@@ -106,15 +110,13 @@ def choose_backend(wanted: str) -> Choice:
         if missing_gpu is None:
             return Choice("gpu")
         if wanted == "gpu":
-            raise BackendUnavailable(f"{missing_gpu} ('--backend emulator' needs none)")
+            raise BackendUnavailable(missing_gpu, "emulator")
     else:
         missing_gpu = ""
     if has_host_compiler():  # one that was chosen and does not work is an error, never a fallback
         return Choice("emulator", missing_gpu)
     if wanted == "emulator":
-        raise BackendUnavailable(
-            "the emulator needs a C++ compiler: install g++ or clang++, or set CXX ('--backend interpreter' needs none)"
-        )
+        raise BackendUnavailable("the emulator needs a C++ compiler: install g++ or clang++, or set CXX", "interpreter")
     return Choice("interpreter", f"{missing_gpu}; no C++ compiler for the emulator")
 
 
@@ -124,7 +126,8 @@ def _choose_ptx() -> Choice:
     if find_nvcc() is None:
         raise BackendUnavailable(
             "the PTX machine runs what nvcc makes, and there is no nvcc: pip install 'treadle[nvcc]', or install the "
-            "CUDA toolkit ('--backend emulator' needs none)"
+            "CUDA toolkit",
+            "emulator",
         )
     return Choice("ptx")
 

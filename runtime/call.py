@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
-from itertools import zip_longest
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from treadle.compiler.errors import InternalError, TreadleError, is_lack_of_memory
@@ -21,7 +21,7 @@ from treadle.runtime.backend import BackendUnavailable, choose_backend
 from treadle.runtime.coarse import EMULATED, coarse_sums
 from treadle.runtime.failures import refused_kernel, unable, wrong_kernel
 from treadle.runtime.formats import DTYPES, held, rounded
-from treadle.runtime.inputs import check_inputs
+from treadle.runtime.inputs import argument_name, check_arguments
 from treadle.runtime.interpreter import entry_function, run_function
 from treadle.runtime.torch_arguments import are_plain, check_tensors
 from treadle.runtime.verify import Verdict, verify
@@ -92,8 +92,6 @@ def _coarse(kernel: Compiled, place: str, checks: bool) -> float | None:
 
 
 def _run(kernel: Compiled, arrays: Sequence[Any], backend: str, checks: bool) -> tuple[Any, ...]:
-    function = entry_function(kernel.program)
-    check_inputs(function, arrays)
     if backend == "interpreter":
         return _told(lambda: _interpret(kernel, arrays), backend)
     return _told(lambda: _launched(kernel, arrays, backend, checks), backend)
@@ -168,7 +166,8 @@ def _place(backend: str) -> str:
     try:
         return choose_backend(backend).backend
     except BackendUnavailable as error:
-        raise TreadleError(str(error)) from error
+        instead = f'; backend="{error.instead}" needs none' if error.instead else ""
+        raise TreadleError(f"{error}{instead}") from error
 
 
 def _one(results: tuple[Any, ...]) -> Any:
@@ -194,38 +193,44 @@ def _is_on_gpu(argument: Any) -> bool:
 
 
 def _arrays(kernel: Compiled, arguments: Sequence[Any]) -> list[Any]:
-    """As numpy knows them; a plain number for a scalar or an array without axes becomes one in the format of the
-    program, so that the kernel and the reference see the same."""
+    """As numpy knows them and the program takes them (TreadleError). A plain number for a scalar or an array without
+    axes becomes one in the format of the program, so that the kernel and the reference see the same."""
     function = entry_function(kernel.program)
-    types, names = list(function.function_type.inputs), [arg.name_hint for arg in function.args]
-    known = [_array(argument, name) for argument, name in zip_longest(arguments, names[: len(arguments)])]
-    if len(known) != len(types):
-        return known  # refused by `check_inputs`, which says what is expected
-    return [_with_format(array, type) for array, type in zip(known, types, strict=True)]
+    types = list(function.function_type.inputs)
+    arrays = [_array(argument, _named(function, i, len(types))) for i, argument in enumerate(arguments)]
+    if len(arrays) == len(types):
+        arrays = [_with_format(array, type) for array, type in zip(arrays, types, strict=True)]
+    check_arguments(function, arrays, arguments)
+    return arrays
+
+
+def _named(function: FuncOp, index: int, count: int) -> str:
+    """What a message calls an argument."""
+    name = f"argument '{argument_name(function, index).removeprefix('%')}'" if index < count else "an argument"
+    return f"{function.sym_name.data}: {name}"
 
 
 def _with_format(array: Any, type: Attribute) -> Any:
     if not isinstance(array, bool | int | float) or sizes_of(type) or str(format_of(type)) not in DTYPES:
         return array
     if (number := held(array, format_of(type))) is None:
-        return array  # refused by `check_inputs`, which says what is expected
+        return array  # refused by `check_arguments`, which says what is expected
     return number if is_array(type) else number[()]
 
 
-def _array(argument: Any, name: str | None) -> Any:
-    """As numpy knows it, with any strides that are whole elements (TreadleError for what is no array). `name` is the
-    argument's in the program."""
+def _array(argument: Any, named: str) -> Any:
+    """As numpy knows it, with any strides that are whole elements (TreadleError for what is no array). `named` is what
+    a message calls it."""
     if _is_tensor(argument):
-        argument = _numpy_of(argument)
+        argument = _numpy_of(argument, named)
     if isinstance(argument, bool | int | float | np.generic):
         return cast(Any, argument)
     if not isinstance(argument, np.ndarray):
-        which = f"argument %{name}" if name else "an argument"
-        raise TreadleError(f"{which} is a {type(argument).__name__}: pass a numpy array, a torch tensor or a number")
+        raise TreadleError(f"{named} is a {type(argument).__name__}: pass a numpy array, a torch tensor or a number")
     if isinstance(argument, np.ma.MaskedArray):
         raise TreadleError(
-            "an argument is a masked array, whose mask kernels do not see: pass argument.filled(...), and the mask as "
-            "a condition or an argument of its own"
+            f"{named} is a masked array, whose mask kernels do not see: pass array.filled(...), and the mask as a "
+            "condition or an argument of its own"
         )
     array = cast("NDArray[Any]", argument)
     array = array.view(np.int8) if array.dtype == np.bool_ else array  # bytes that are 1 or 0
@@ -241,14 +246,14 @@ _BITS = {"bf16": "int16", **dict.fromkeys(EIGHT_BIT, "uint8")}
 """Formats that only one of numpy and torch knows, or each by another name, and integers of their size."""
 
 
-def _numpy_of(tensor: Any) -> NDArray[Any]:
+def _numpy_of(tensor: Any, named: str) -> NDArray[Any]:
     """The memory of a tensor on the CPU, its formats that numpy does not know too."""
     import torch
 
     if tensor.device.type != "cpu":
-        raise TreadleError(f"an argument lies on the device '{tensor.device}': use a CPU or a CUDA tensor")
+        raise TreadleError(f"{named} lies on the device '{tensor.device}': use a CPU or a CUDA tensor")
     if tensor.layout != torch.strided:
-        raise TreadleError(f"an argument has the layout '{tensor.layout}': kernels take dense tensors (to_dense())")
+        raise TreadleError(f"{named} has the layout '{tensor.layout}': kernels take dense tensors (to_dense())")
     plain = tensor.detach().resolve_conj().resolve_neg()
     for name, bits in _BITS.items():
         dtype = DTYPES[name]

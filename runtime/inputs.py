@@ -11,7 +11,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
-from treadle.compiler.errors import at
+from treadle.compiler.errors import TreadleError, at
 from treadle.compiler.sizes import default_sizes, sizes_of_whole_arrays
 from treadle.compiler.told_sizes import check_told, told_sizes
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
@@ -118,54 +118,74 @@ def _size_of(function: func.FuncOp, sizes: Mapping[str, int], axis: str, static:
 
 
 def check_inputs(function: func.FuncOp, arrays: Sequence[Input | float | int]) -> dict[str, int]:
-    """The sizes that arguments give to the axes of a function.
+    """The sizes that inputs of a program give to the axes of its function.
 
-    TreadleError, naming argument and axis, where number, format, dimensions or sizes do not fit."""
+    TreadleError at its place in the file, naming argument and axis, where number, format, dimensions or sizes do not
+    fit."""
+    names = [argument_name(function, i) for i in range(len(function.function_type.inputs))]
+    try:
+        return _sizes_given(function, names, arrays)
+    except _Unfit as error:
+        raise at(function, str(error)) from None
+
+
+def check_arguments(function: func.FuncOp, arrays: Sequence[Input | float | int], given: Sequence[Any]) -> None:
+    """The same of the arguments of a call in Python, `given` before they were numpy's arrays: told of the kernel, for
+    whoever calls it may never have seen the program."""
+    plain = [argument_name(function, i).removeprefix("%") for i in range(len(function.function_type.inputs))]
+    kernel = function.sym_name.data
+    if len(arrays) != len(plain):
+        raise TreadleError(f"{kernel} takes {len(plain)} arguments ({', '.join(plain)}), {len(arrays)} are given")
+    try:
+        _sizes_given(function, [f"'{name}'" for name in plain], arrays, given)
+    except _Unfit as error:
+        raise TreadleError(f"{kernel}: {error}") from None
+
+
+class _Unfit(Exception):
+    """What does not fit, and why."""
+
+
+def _sizes_given(
+    function: func.FuncOp, names: Sequence[str], arrays: Sequence[Input | float | int], given: Sequence[Any] = ()
+) -> dict[str, int]:
     types = function.function_type.inputs.data
     if len(arrays) != len(types):
-        names = ", ".join(argument_name(function, i) for i in range(len(types)))
-        raise at(function, f"takes {len(types)} arguments ({names}), {len(arrays)} are given")
+        raise _Unfit(f"takes {len(types)} arguments ({', '.join(names)}), {len(arrays)} are given")
     sizes: dict[str, int] = {}
     owner: dict[str, str] = {}
-    for i, (type, given) in enumerate(zip(types, arrays, strict=True)):
-        name = argument_name(function, i)
-        array = _in_format(function, name, type, given)
-        for axis, static, size in zip(axes_of(type), sizes_of(type).values(), array.shape, strict=True):
+    for name, type, array, whole in zip(names, types, arrays, given or arrays, strict=True):
+        shape = _in_format(name, type, array, whole).shape
+        for axis, static, size in zip(axes_of(type), sizes_of(type).values(), shape, strict=True):
             if static not in (DYNAMIC, size):
-                raise at(
-                    function, f"axis '{axis}' of argument {name} has {size} elements: it is {static} in the program"
-                )
+                raise _Unfit(f"axis '{axis}' of argument {name} has {size} elements: it is {static} in the program")
             if sizes.setdefault(axis, size) != size:
-                raise at(
-                    function,
-                    f"axis '{axis}' has {sizes[axis]} elements in argument {owner[axis]}, but {size} in {name}",
+                raise _Unfit(
+                    f"axis '{axis}' has {sizes[axis]} elements in argument {owner[axis]}, but {size} in {name}"
                 )
             owner.setdefault(axis, name)
     return sizes
 
 
-def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input | float | int) -> NDArray[Any]:
+def _in_format(name: str, type: Attribute, given: Input | float | int, whole: Any) -> NDArray[Any]:
     """An argument as an array, once its format and number of dimensions are right. A plain Python number
     may stand for any scalar."""
     if str(format_of(type)) not in DTYPES:
-        raise at(function, f"argument {name} is {type}: a call takes {', '.join(DTYPES)}")
+        raise _Unfit(f"argument {name} is {type}: a call takes {', '.join(DTYPES)}")
     axes, dtype = axes_of(type), numpy_dtype(type)
     array = np.asarray(given)
     if array.ndim != len(axes):
-        raise at(
-            function,
-            f"argument {name} has {array.ndim} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]",
-        )
+        raise _Unfit(f"argument {name} has {array.ndim} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]")
     if not axes and isinstance(given, int | float):
         if held(given, format_of(type)) is None:
             wanted = "a whole number" if dtype.kind in "iu" else "a number"
-            raise at(function, f"argument {name} is {given}: expected {wanted} that {format_of(type)} holds")
+            raise _Unfit(f"argument {name} is {given}: expected {wanted} that {format_of(type)} holds")
         return array
     if array.dtype != dtype:
-        raise at(
-            function,
-            f"argument {name} has elements of {array.dtype}: the program says {format_of(type)}; convert it "
-            f"(array.astype({_spelled(dtype)}))",
+        is_numpy = isinstance(whole, np.ndarray | np.generic | int | float)
+        how = f"array.astype({_spelled(dtype)})" if is_numpy else f"tensor.to(torch.{dtype.name})"
+        raise _Unfit(
+            f"argument {name} has elements of {array.dtype}: the program says {format_of(type)}; convert it ({how})"
         )
     return array
 

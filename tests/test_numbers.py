@@ -68,7 +68,7 @@ def test_a_number_is_rounded_to_its_format(format: str, number: float, wanted: f
 def test_what_a_format_does_not_hold_is_refused(format: str, number: float) -> None:
     for type in types(format):
         for backend in ("emulator", "interpreter"):
-            with pytest.raises(TreadleError, match=rf"argument %n is .*: expected .* that {format} holds"):
+            with pytest.raises(TreadleError, match=rf"argument 'n' is .*: expected .* that {format} holds"):
                 kernel(format, type)(np.zeros(3, np.float32), number, backend=backend)
 
 
@@ -79,7 +79,7 @@ func.func @f(%A: !X, %n: {type}) -> !X {{
   %r = diagram.cast %A : !X -> !X
   func.return %r : !X
 }}"""
-    with pytest.raises(TreadleError, match=f"argument %n is {type}: a call takes"):
+    with pytest.raises(TreadleError, match=f"argument 'n' is {type}: a call takes"):
         treadle.compile(text)(np.zeros(3, np.float32), 3)
 
 

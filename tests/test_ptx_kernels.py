@@ -126,5 +126,5 @@ def test_without_nvcc(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(BackendUnavailable, match="there is no nvcc: pip install"):
         choose_backend("ptx")
     kernel: Any = treadle.compile("examples/matmul.mlir", machine="a100")
-    with pytest.raises(TreadleError, match="--backend emulator' needs none"):
+    with pytest.raises(TreadleError, match='backend="emulator" needs none'):
         kernel.run(np.ones((2, 2), np.float16), np.ones((2, 2), np.float16), backend="ptx")

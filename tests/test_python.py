@@ -140,17 +140,35 @@ def test_torch_tensors_in_every_format() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (lambda A, B: (A,), "takes 2 arguments"),
-        (lambda A, B: (A, B.astype(np.float64)), "elements of float64"),
-        (lambda A, B: (A, B[1:]), "axis 'k' has 40 elements in argument %A, but 39 in %B"),
-        (lambda A, B: (A, B[0]), "1 dimensions"),
-        (lambda A, B: (A, B.tolist()), "argument %B is a list: pass a numpy array"),
-        (lambda A, B: (A, "B"), "argument %B is a str: pass a numpy array"),
+        (lambda A, B: (A,), r"^product takes 2 arguments \(A, B\), 1 are given$"),
+        (
+            lambda A, B: (A, B.astype(np.float64)),
+            r"^product: argument 'B' has elements of float64: the program says f32; convert it \(array.astype\(numpy.f",
+        ),
+        (
+            lambda A, B: (A, np.ma.masked_array(B)),
+            r"^product: argument 'B' is a masked array, whose mask kernels do not see: pass array.filled\(...\)",
+        ),
+        (lambda A, B: (A, B[1:]), "^product: axis 'k' has 40 elements in argument 'A', but 39 in 'B'$"),
+        (lambda A, B: (A, B[0]), r"^product: argument 'B' has 1 dimensions: expected 2, axes \[k, n\]$"),
+        (lambda A, B: (A, B.tolist()), "^product: argument 'B' is a list: pass a numpy array"),
+        (lambda A, B: (A, "B"), "^product: argument 'B' is a str: pass a numpy array"),
     ],
 )
 def test_arguments_that_do_not_fit(product: treadle.Kernel, arguments: object, message: str) -> None:
     with pytest.raises(TreadleError, match=message):
         product(*arguments(*matrices()))  # type: ignore[operator]
+
+
+def test_tensors_that_do_not_fit(product: treadle.Kernel) -> None:
+    torch = pytest.importorskip("torch")
+    A, B = map(torch.from_numpy, matrices())
+    with pytest.raises(
+        TreadleError, match=r"'B' has .* float16: the program says f32; convert it \(tensor.to\(torch.f"
+    ):
+        product(A, B.half())
+    with pytest.raises(TreadleError, match=r"^product: argument 'B' lies on the device 'meta': use a CPU or a CUDA"):
+        product(A, B.to("meta"))
 
 
 def test_names_that_do_not_fit(product: treadle.Kernel) -> None:
@@ -163,6 +181,13 @@ def test_names_that_do_not_fit(product: treadle.Kernel) -> None:
         product(A=A)
     with pytest.raises(TreadleError, match="no backend 'tpu'"):
         product(A, B, backend="tpu")
+
+
+def test_a_place_that_is_not_here(product: treadle.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would do instead is told as a call says it, not as the command line does."""
+    monkeypatch.setattr("treadle.runtime.gpu.missing_for_gpu", lambda: "no GPU: there is no driver")
+    with pytest.raises(TreadleError, match=r'^no GPU: there is no driver; backend="emulator" needs none$'):
+        product(*matrices(), backend="gpu")
 
 
 TWO = """!x = tensor<?xf32, #diagram.array<[i]>>

@@ -226,7 +226,8 @@ def _choose(arguments: Namespace) -> Choice:
     try:
         choice = choose_backend(arguments.backend)
     except BackendUnavailable as error:
-        raise TreadleError(str(error)) from error
+        instead = f" ('--backend {error.instead}' needs none)" if error.instead else ""
+        raise TreadleError(f"{error}{instead}") from error
     if choice.reason and (choice.backend == "interpreter" or "is here" in choice.reason):
         print(f"running in the {choice.backend}: {choice.reason}", file=sys.stderr)
     return choice

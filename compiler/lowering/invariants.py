@@ -41,7 +41,6 @@ def invariants_of(map: MapOp) -> list[Invariant]:
         for value, costly in is_costly.items()
         if costly and value.type == f32 and 0 < len(depends[value]) < len(whole)
     }
-    # In the order of the body: a set has them in another one each time.
     ends = [value for value in is_costly if value in apart and any(_leaves(use.operation, apart) for use in value.uses)]
     return [Invariant(value, tuple(axis for axis in whole if axis in depends[value])) for value in ends]
 

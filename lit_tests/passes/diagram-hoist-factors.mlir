@@ -4,6 +4,7 @@
 !L = tensor<?x?xf32, #diagram.array<[q, k]>>
 !H = tensor<?x8xf16, #diagram.array<[q, x]>>
 !l = tensor<?xf32, #diagram.array<[q]>>
+!s = tensor<8xf16, #diagram.array<[x]>>
 !V = tensor<8x?xf32, #diagram.array<[x, e]>>
 !W = tensor<8x?xf16, #diagram.array<[x, e]>>
 !O = tensor<?x?xf32, #diagram.array<[q, e]>>
@@ -45,7 +46,7 @@ func.func @guarded(%E: !L) -> !l {
 
 // Nothing bounds E, so it may not be rounded to f16 before it is divided.
 // CHECK-LABEL: func.func @refused
-// CHECK-SAME:  "%l stays in the sum %O", "refused", "%P16 would be rounded to f16 without it, and it may overflow f16 (no bound is known)"
+// CHECK-SAME:  "%l stays in the sum %O", "refused", "%P16 would be rounded to f16 without it, and it may overflow f16 (no bound is known of %E: rounded to f16, or clipped at both ends, it has one)"
 // CHECK:       %O = diagram.contract %P16, %W over [x]
 func.func @refused(%E: !E, %W: !W) -> !O {
   %l = diagram.reduce add %E over [x] : !E -> !l
@@ -74,6 +75,33 @@ func.func @rounded(%S: !E, %W: !W) -> !O {
   %P = diagram.map (%a = %E : !E, %b = %l : !l) -> !E {
     %p = arith.divf %a, %b : f32
     diagram.yield %p : f32
+  }
+  %P16 = diagram.cast %P : !E -> !H
+  %O = diagram.contract %P16, %W over [x] accumulate f32 : !H, !W -> !O
+  func.return %O : !O
+}
+
+// Numbers of f16 that vary along the sum stay, and the divisor leaves them: it is at least 1, so that what the program
+// rounds is no larger than what is rounded now, and powers times numbers of f16 fit f16.
+// CHECK-LABEL: func.func @beside_a_scale
+// CHECK:       %P16 = diagram.map (%[[e:.*]] = %E : {{.*}}, %[[s:.*]] = %s : {{.*}}) -> {{.*}} {
+// CHECK-NOT:     arith.divf
+// CHECK:       %O_sum = diagram.contract %P16{{.*}}, %W over [x]
+// CHECK-NEXT:  %O = diagram.map (%[[sum:.*]] = %O_sum : {{.*}}, %[[l:.*]] = %l : {{.*}})
+// CHECK-NEXT:    arith.divf %[[sum]], %[[l]] : f32
+func.func @beside_a_scale(%S: !E, %s: !s, %W: !W) -> !O {
+  %m = diagram.reduce max %S over [x] : !E -> !l
+  %E = diagram.map (%s_1 = %S : !E, %r = %m : !l) -> !E {
+    %d = arith.subf %s_1, %r : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !E -> !l
+  %P = diagram.map (%a = %E : !E, %b = %l : !l, %c = %s : !s) -> !E {
+    %p = arith.divf %a, %b : f32
+    %wide = arith.extf %c : f16 to f32
+    %y = arith.mulf %p, %wide : f32
+    diagram.yield %y : f32
   }
   %P16 = diagram.cast %P : !E -> !H
   %O = diagram.contract %P16, %W over [x] accumulate f32 : !H, !W -> !O

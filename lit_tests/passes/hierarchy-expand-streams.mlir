@@ -385,3 +385,67 @@ func.func @stick_breaking(%Q: tensor<?x16xf16, #diagram.array<[q, d]>>, %K: tens
   }
   func.return %O : tensor<?x24xf32, #diagram.array<[q, e]>>
 }
+
+!Given = tensor<?x?xf32, #diagram.array<[q, x], level = device>>
+!positions = tensor<?xi32, #diagram.array<[x], level = register>>
+!places = tensor<?x?xi32, #diagram.array<[q, x], level = register>>
+!place = tensor<?xi32, #diagram.array<[q], level = register>>
+!sums = tensor<?xf32, #diagram.array<[q]>>
+!found = tensor<?xi32, #diagram.array<[q]>>
+!Scores = tensor<?x?xf32, #diagram.array<[q, x]>>
+
+// The first position of a maximum is neutral again where the maximum has moved; from a NaN on it stays.
+// CHECK-LABEL: hierarchy.kernel @first
+// CHECK:           %m_new = diagram.reduce max %{{.*}} over [x] into %m_so_far
+// CHECK:           %repair = diagram.map (%[[now:.*]] = %m_new : {{.*}}, %[[before:.*]] = %m_so_far : {{.*}})
+// CHECK-NEXT:        %[[same:.*]] = arith.cmpf oeq, %[[now]], %[[before]] : f32
+// CHECK-NEXT:        %[[nan:.*]] = arith.cmpf une, %[[before]], %[[before]] : f32
+// CHECK-NEXT:        %[[stays:.*]] = arith.ori %[[same]], %[[nan]] : i1
+// CHECK:           %first_repaired = diagram.map (%[[stays:.*]] = %repair : {{.*}}, %[[first:.*]] = %first_so_far : {{.*}})
+// CHECK:             arith.select %{{.*}}, %[[first]], %{{.*}} : i32
+// CHECK:           %first_new = diagram.reduce min %F over [x] into %first_repaired
+func.func @first(%S: !Scores) -> !found {
+  %result = hierarchy.kernel @first (%T = %S : !Scores as !Given) -> (!found) schedule #hierarchy.schedule<group = [q = 4], stream = [x = 48]> {
+    %n = diagram.index -> !positions
+    %m = diagram.reduce max %T over [x] : !Given -> !r
+    %F = diagram.map (%s = %T : !Given, %r = %m : !r, %x = %n : !positions) -> !places {
+      %nowhere = arith.constant 2147483647 : i32
+      %is = arith.cmpf oeq, %s, %r : f32
+      %f = arith.select %is, %x, %nowhere : i32
+      diagram.yield %f : i32
+    }
+    %first = diagram.reduce min %F over [x] : !places -> !place
+    hierarchy.yield %first : !place
+  }
+  func.return %result : !found
+}
+
+// Beside powers it asks the maximum itself, for which zero stands in these while it is -inf.
+// CHECK-LABEL: hierarchy.kernel @beside
+// CHECK:           %m_new = diagram.reduce max %{{.*}} over [x] into %m_so_far
+// CHECK:           %m_safe = diagram.map (%{{.*}} = %m_new : {{.*}})
+// CHECK:           %E = diagram.map (%{{.*}} = %{{.*}} : {{.*}}, %{{.*}} = %m_safe : {{.*}})
+// CHECK:           %F = diagram.map (%{{.*}} = %{{.*}} : {{.*}}, %{{.*}} = %m_new : {{.*}}, %{{.*}} = %n : {{.*}})
+// CHECK:           diagram.map (%{{.*}} = %m_new : {{.*}}, %{{.*}} = %m_so_far : {{.*}})
+// CHECK-NEXT:        arith.cmpf oeq
+func.func @beside(%S: !Scores) -> (!sums, !found) {
+  %sum, %result = hierarchy.kernel @beside (%T = %S : !Scores as !Given) -> (!sums, !found) schedule #hierarchy.schedule<group = [q = 4], stream = [x = 48]> {
+    %n = diagram.index -> !positions
+    %m = diagram.reduce max %T over [x] : !Given -> !r
+    %E = diagram.map (%s = %T : !Given, %r = %m : !r) -> !S {
+      %d = arith.subf %s, %r : f32
+      %e = math.exp %d : f32
+      diagram.yield %e : f32
+    }
+    %l = diagram.reduce add %E over [x] : !S -> !r
+    %F = diagram.map (%s = %T : !Given, %r = %m : !r, %x = %n : !positions) -> !places {
+      %nowhere = arith.constant 2147483647 : i32
+      %is = arith.cmpf oeq, %s, %r : f32
+      %f = arith.select %is, %x, %nowhere : i32
+      diagram.yield %f : i32
+    }
+    %first = diagram.reduce min %F over [x] : !places -> !place
+    hierarchy.yield %l, %first : !r, !place
+  }
+  func.return %sum, %result : !sums, !found
+}

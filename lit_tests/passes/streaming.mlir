@@ -5,6 +5,9 @@
 !K = tensor<?x64xf16, #diagram.array<[x, d]>>
 !S = tensor<?x?xf32, #diagram.array<[q, x]>>
 !r = tensor<?xf32, #diagram.array<[q]>>
+!n = tensor<?xi32, #diagram.array<[x]>>
+!F = tensor<?x?xi32, #diagram.array<[q, x]>>
+!i = tensor<?xi32, #diagram.array<[q]>>
 
 // The symbolic axis is streamed, and the sum follows the maximum by the cascade law.
 // CHECK-LABEL: func.func @rows
@@ -47,6 +50,36 @@ func.func @distances(%S: !S) -> !r {
   }
   %v = diagram.reduce add %D over [x] : !S -> !r
   func.return %v : !r
+}
+
+// The first position of a maximum begins anew where the maximum moves. Beside another test it would not: what holds of
+// the one may hold of an element before.
+// CHECK-LABEL: func.func @first
+// CHECK-SAME:  #hierarchy.step<"streaming", "%first of @first along x", "cascade", "when %m moves, %first begins anew, for no element so far equals it">
+// CHECK-SAME:  "%other of @first along x", "recomputation"
+func.func @first(%S: !S) -> (!i, !i) {
+  %m = diagram.reduce max %S over [x] : !S -> !r
+  %n = diagram.index -> !n
+  %F = diagram.map (%s = %S : !S, %r = %m : !r, %x = %n : !n) -> !F {
+    %nowhere = arith.constant 2147483647 : i32
+    %is = arith.cmpf oeq, %s, %r : f32
+    %is_not = arith.cmpf une, %s, %s : f32
+    %either = arith.ori %is, %is_not : i1
+    %f = arith.select %either, %x, %nowhere : i32
+    diagram.yield %f : i32
+  }
+  %first = diagram.reduce min %F over [x] : !F -> !i
+  %G = diagram.map (%s = %S : !S, %r = %m : !r, %x = %n : !n) -> !F {
+    %nowhere = arith.constant 2147483647 : i32
+    %zero = arith.constant 0.0 : f32
+    %is = arith.cmpf oeq, %s, %r : f32
+    %is_zero = arith.cmpf oeq, %s, %zero : f32
+    %either = arith.ori %is, %is_zero : i1
+    %f = arith.select %either, %x, %nowhere : i32
+    diagram.yield %f : i32
+  }
+  %other = diagram.reduce min %G over [x] : !F -> !i
+  func.return %first, %other : !i, !i
 }
 
 // Shares are made in a stream of their own, which makes their powers with the logarithm of what would divide them.

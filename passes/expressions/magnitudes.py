@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math as numbers
+from collections.abc import Iterable
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.dialects.diagram import ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS, known_format, number_format
-from treadle.passes.expressions.distances import FAR_FROM_OVERFLOW, distance_of
+from treadle.dialects.diagram.formats import known_format, number_format
+from treadle.passes.expressions.distances import FAR_FROM_OVERFLOW, distance_of, least_of_sum
 from treadle.passes.expressions.forms import linear_form, same_form
 from treadle.passes.expressions.inner import inner_expression, logarithm_of, look_through
 from treadle.passes.expressions.negative_exponents import is_never_above_zero
@@ -44,9 +45,26 @@ def magnitude(expression: Expression, unknown: float = numbers.inf) -> float:
 
 def most_in(format: Attribute, expression: Expression) -> float:
     """An upper bound of the absolute value of what is to be rounded to a format, computed in f32. Of what is beyond the
-    largest f32 the plain form is infinite, too, so a format of as many exponents takes that where no bound is known."""
-    is_narrow = number_format(format).has_few_exponents
-    return magnitude(expression, numbers.inf if is_narrow else NUMBER_FORMATS["f32"].largest)
+    largest f32 the plain form is infinite, too, so a format of as many exponents takes its own largest number where no
+    bound is known."""
+    known = number_format(format)
+    return magnitude(expression, numbers.inf if known.has_few_exponents else known.largest)
+
+
+def shrink(above: Iterable[Expression], below: Iterable[Expression]) -> bool:
+    """Whether a number that is scaled by some factors, and divided by others, is proved to be no larger then, but for
+    the two binary digits that a sum of powers may be off by (`distances.ROUNDED`)."""
+    return all(magnitude(each) <= 1 for each in above) and all(at_least(each) >= QUARTER for each in below)
+
+
+QUARTER = 0.25
+"""Divisors that are at least this make what they divide larger by two binary digits each at most: of sums of powers no
+more is known (`distances.ROUNDED`)."""
+
+
+def at_least(divisor: Expression) -> float:
+    """A lower bound of what divides, unless that is a sum of nothing; zero if none is known."""
+    return max(least(divisor), least_of_sum(divisor))
 
 
 def _magnitude_of_node(node: Node, unknown: float) -> float:
@@ -69,11 +87,26 @@ def _magnitude_of_node(node: Node, unknown: float) -> float:
         case arith.DivfOp if (smallest := least(operands[1])) > 0:
             return magnitude(operands[0], unknown) / smallest
         case arith.MaximumfOp | arith.MinimumfOp:
-            return max(magnitude(operand, unknown) for operand in operands)
+            return max(_most(node, unknown), _most(node, unknown, -1.0))
         case arith.SelectOp:
             return max(magnitude(operand, unknown) for operand in operands[1:])
         case _:
             return unknown
+
+
+def _most(expression: Expression, unknown: float, sign: float = 1.0) -> float:
+    """An upper bound of an expression, or of it times -1. A number is clipped by two extrema, each at one end."""
+    expression = look_through(expression)
+    if sign < 0 and is_nonnegative(expression):
+        return 0.0
+    match expression:
+        case Constant(number=number):
+            return sign * number
+        case Node(kind=arith.MaximumfOp | arith.MinimumfOp as kind, operands=operands):
+            parts = [_most(operand, unknown, sign) for operand in operands]
+            return max(parts) if (kind is arith.MaximumfOp) == (sign > 0) else min(parts)
+        case _:
+            return magnitude(expression, unknown)
 
 
 def is_share(part: Expression, whole: Expression) -> bool:

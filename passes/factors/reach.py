@@ -13,20 +13,15 @@ from math import prod
 from xdsl.dialects import arith, math
 
 from treadle.dialects.diagram.formats import known_format
-from treadle.passes.expressions.distances import FAR_FROM_OVERFLOW, least_of_sum
+from treadle.passes.expressions.distances import FAR_FROM_OVERFLOW
 from treadle.passes.expressions.inner import inner_expression
-from treadle.passes.expressions.magnitudes import magnitude
+from treadle.passes.expressions.magnitudes import magnitude, shrink
 from treadle.passes.expressions.scalars import Constant, Expression, Leaf, strip_casts
-from treadle.passes.expressions.signs import least
 from treadle.passes.factors.scaled import is_peak
 from treadle.passes.factors.split import Split
 
 LEAST = 2.0**-100
 """Products of numbers that are no smaller than this, or zero, keep their digits in f32."""
-
-QUARTER = 0.25
-"""Divisors that are at least this make summands smaller by two binary digits each at most: of sums of powers no more is
-known (`distances.ROUNDED`)."""
 
 
 def stay_in_range(splits: Sequence[Split]) -> bool:
@@ -41,11 +36,7 @@ def stay_in_range(splits: Sequence[Split]) -> bool:
         return False
     if prod(_smallest(rest) for rest in rests) >= LEAST:
         return True
-    return all(magnitude(each) <= 1 for each in above) and all(_at_least(each) >= QUARTER for each in below)
-
-
-def _at_least(divisor: Expression) -> float:
-    return max(least(divisor), least_of_sum(divisor))
+    return shrink(above, below)
 
 
 def _smallest(expression: Expression) -> float:

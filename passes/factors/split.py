@@ -17,7 +17,7 @@ from treadle.passes._functions import (
     note,
 )
 from treadle.passes.expressions.inner import inner_expression
-from treadle.passes.expressions.magnitudes import magnitude
+from treadle.passes.expressions.magnitudes import magnitude, shrink
 from treadle.passes.expressions.misfit import is_exact_in, misfit
 from treadle.passes.expressions.peaks import Peaks
 from treadle.passes.expressions.polynomials import key_of
@@ -190,7 +190,8 @@ class Splitter:
 
     def _misfit(self, split: Split, whole: Expression) -> str | None:
         """Why what is left of a cast's operand may not be rounded to its format."""
-        return misfit(strip_casts(convert(split.rest, whole.type)), whole.type, self.over)
+        rest = strip_casts(convert(split.rest, whole.type))
+        return misfit(rest, whole.type, self.over, shrink(split.above, split.below))
 
     def _with_small_factors(self, operand: Expression) -> Split:
         """With factors moved that are at most 1: what is left is nearer to 1, and no smaller."""

@@ -7,7 +7,8 @@ and before, or under a maximum or minimum its difference, does not depend on x (
 case `ratio(exp(s - m)) = exp(shift(s - m)) = exp(m - m')`.
 
 A sum whose summands are polynomials of what moves is repaired by a summand, too, which is made of the sums of their
-derivatives (`streams.polynomial_sums`): a variance about a running mean, a distance from a running maximum.
+derivatives (`streams.polynomial_sums`): a variance about a running mean, a distance from a running maximum. What is
+reduced of the elements that equal an extremum begins anew where that has moved (`streams.extremal`): a position of it.
 
 **The neutral element.** Before the first element `r1` is neutral, say -inf, where the ratio may be
 inf - inf. Such a reduction is *fragile* here. It is admitted only if nothing that counts can have been added
@@ -31,6 +32,7 @@ from treadle.passes.expressions.magnitudes import magnitude
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, leaves, quotient
 from treadle.passes.streams.changes import ADDED, ORDERED, Change, NoLaw, Repair, apart, is_growing
+from treadle.passes.streams.extremal import extremal_repair
 from treadle.passes.streams.moving import Dependent, Moving, spelled
 from treadle.passes.streams.neutral import may_overflow_meanwhile, vanishes
 from treadle.passes.streams.polynomial_sums import polynomial_repair
@@ -51,6 +53,8 @@ class Cascade:
 
     def repair(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """How the accumulator of a reduction over the axis follows the running ones."""
+        if (anew := extremal_repair(self.moving, reduction)) is not None:
+            return anew
         if format_of(reduction.result.type) == i32:
             return NoLaw("integers have no inverse of multiplication")
         operands = operands_of(reduction)

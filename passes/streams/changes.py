@@ -53,18 +53,21 @@ class Change:
 
 @dataclass(frozen=True)
 class Repair:
-    """What an accumulator is increased by, and then multiplied by, before the next piece is added."""
+    """What an accumulator is increased by, and then multiplied by, before the next piece is added; or where it stays as
+    it is."""
 
     summand: Expression | None
     factor: Expression | None
     fragile: frozenset[SSAValue]
     vanishing: frozenset[SSAValue]
     """Reductions while which are neutral nothing that counts has been added."""
+    stays: Expression | None = None
+    """A truth value: where it does not hold, nothing that was added counts any more."""
 
     @property
     def leaves(self) -> list[Leaf]:
         """The arrays that it is made of, before and after something moved."""
-        parts = (part for part in (self.summand, self.factor) if part is not None)
+        parts = (part for part in (self.summand, self.factor, self.stays) if part is not None)
         return list(dict.fromkeys(leaf for part in parts for leaf in leaves(part)))
 
 

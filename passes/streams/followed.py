@@ -21,10 +21,11 @@ from treadle.passes.streams.changes import NoLaw, Repair
 @dataclass(frozen=True)
 class Safe:
     """Of a repair: the reductions whose neutral element it cannot bear, and those while which are neutral nothing that
-    counts has been added."""
+    counts has been added; and whether it asks which elements those reductions are, neutral or not."""
 
     fragile: frozenset[SSAValue]
     vanishing: frozenset[SSAValue]
+    asks: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,12 @@ class Followed:
 
 
 def safe_of(repair: Repair | NoLaw) -> Safe | None:
-    return None if isinstance(repair, NoLaw) else Safe(repair.fragile, repair.vanishing)
+    return None if isinstance(repair, NoLaw) else Safe(repair.fragile, repair.vanishing, repair.stays is not None)
 
 
-Numbered: TypeAlias = tuple[frozenset[int], frozenset[int]] | None
+Numbered: TypeAlias = tuple[frozenset[int], frozenset[int], bool] | None
 
-UNKNOWN = (frozenset[int](), frozenset([-1]))
+UNKNOWN = (frozenset[int](), frozenset([-1]), False)
 """What no repair is."""
 
 
@@ -77,15 +78,15 @@ def _numbered(safe: Safe | None, made: Made) -> Numbered:
     if safe is None:
         return None
     fragile, vanishing = (frozenset(made.values[each] for each in some) for some in (safe.fragile, safe.vanishing))
-    return fragile, vanishing
+    return fragile, vanishing, safe.asks
 
 
 def _named(found: Numbered, made: Made) -> Safe | None:
     if found is None:
         return None
-    fragile, vanishing = found
+    fragile, vanishing, asks = found
     by_number = {number: value for value, number in made.values.items()}
-    return Safe(frozenset(by_number[each] for each in fragile), frozenset(by_number[each] for each in vanishing))
+    return Safe(frozenset(by_number[each] for each in fragile), frozenset(by_number[each] for each in vanishing), asks)
 
 
 _KNOWN: dict[Hashable, Numbered] = {}

@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram.array import format_of
 from treadle.passes.expressions.kinds import FINITE, ZERO, kinds_of
 from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import is_neutral, neutral_of, stand_in_of
 from treadle.passes.expressions.scalars import (
+    Constant,
     Expression,
     Leaf,
+    Node,
     build_map,
+    compare,
     leaves,
     number,
     product,
@@ -30,10 +35,12 @@ from treadle.passes.streams.stages import StreamPlan
 
 @dataclass(frozen=True)
 class Moments:
-    """What states were before something moved, and what they and all else are after."""
+    """What states were before something moved, and what they and all else are after: a number where one stands for
+    them, and themselves."""
 
     before: Callable[[SSAValue], SSAValue]
     after: Callable[[SSAValue], SSAValue]
+    itself: Callable[[SSAValue], SSAValue]
     added: Callable[[SSAValue], SSAValue] | None = None
     """What a step adds to a sum; None where there are no steps, and nothing is scanned."""
 
@@ -49,6 +56,23 @@ def changes_at(
         yield total, _summand_at(repair.summand, plan, moments)
     if repair.factor is not None:
         yield product, _factor_at(state, repair.factor, plan, moments)
+    if repair.stays is not None:
+        neutral = number(neutral_of(state).value.data, format_of(state.type))
+        stays = _at(repair.stays, Moments(moments.before, moments.itself, moments.itself), lambda value: [])
+        yield _or_anew(neutral), select(stays, number(1, neutral.type), number(0, neutral.type))
+
+
+def _or_anew(neutral: Expression) -> Apply:
+    """What an accumulator is where a number is zero that says whether it stays."""
+
+    def apply(whole: Expression, stays: Expression) -> Expression:
+        match stays:
+            case Node(kind=arith.SelectOp, operands=(test, Constant(number=1), Constant(number=0))):
+                return select(test, whole, neutral)
+            case _:
+                return select(compare(stays, "!=", number(0, stays.type)), whole, neutral)
+
+    return apply
 
 
 def _factor_at(state: SSAValue, factor: Expression, plan: StreamPlan, moments: Moments) -> Expression:

@@ -221,6 +221,8 @@ class _Parts:
         result = op.results[0]
         if isinstance(op, IndexOp) and op.axis == self.split.axis:
             self._positions(op)
+        elif op in self.plan.asking:
+            self._ask_states(op)
         elif (chosen := decided(op, [each for each in op.operands if each in self.plan.guarded])) is not None:
             self._choose(op, chosen)
         else:
@@ -233,6 +235,24 @@ class _Parts:
             self.cut.add(result)
         elif isinstance(op, ContractOp):
             self._exclude([result])
+
+    def _ask_states(self, op: Operation) -> None:
+        """What asks which elements a state is, of the state itself."""
+        asked = [operand for operand in op.operands if self.plan.has_stand_in(operand, self.states)]
+        instead = {operand: self.values[operand] for operand in asked}
+        self.values |= {operand: self._itself(operand) for operand in asked}
+        self._for_each_part(op)
+        self.values |= instead
+
+    def _itself(self, value: SSAValue) -> SSAValue:
+        """A state, or what is made of such, though a number stands for it."""
+        if self.plan.is_state(value):
+            return self.states[value]
+        assert isinstance(value.owner, Operation)
+        known = self.values[value]
+        self._ask_states(value.owner)
+        made, self.values[value] = self.values[value], known
+        return made
 
     def _choose(self, op: Operation, chosen: Expression) -> None:
         """What a map makes of states none of which is neutral."""
@@ -435,7 +455,8 @@ class _Merge:
         if repair is None:
             return parts
         whole: Expression = Leaf(parts)
-        for apply, change in changes_at(state, repair, self.plan, Moments(self._parts_of, self._after)):
+        moments = Moments(self._parts_of, self._after, self._itself)
+        for apply, change in changes_at(state, repair, self.plan, moments):
             whole = apply(whole, change)
         map = build_map(whole, with_level(parts.type, "register"), hint_of(state, "repaired"), location_of(state))
         self.block.add_op(map)
@@ -453,6 +474,9 @@ class _Merge:
             self.block.add_op(safe)
             self.safe[value] = safe.result
         return self.safe[value]
+
+    def _itself(self, value: SSAValue) -> SSAValue:
+        return self._merged(value) if self.plan.is_state(value) else self._find(value)
 
     def _told(self, state: SSAValue) -> SSAValue:
         """A state at the end, which is no number where the row has none (`streams.undefined`)."""

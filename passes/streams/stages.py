@@ -14,16 +14,18 @@ pieces again: recomputation is always legal. So is a piece that leaves the kerne
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeGuard
 
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import ContractOp, ReduceOp, ScanOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
+from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.streams.changes import NoLaw, Repair
 from treadle.passes.streams.followed import Followed, Safe
 
@@ -85,6 +87,8 @@ class StreamPlan:
     """States for which a finite value stands in while they are neutral."""
     growing: list[SSAValue] = field(default_factory=list[SSAValue])
     """What is scanned in reverse: of a piece that was fed it grows by what each later one adds."""
+    asking: set[Operation] = field(default_factory=set[Operation])
+    """What makes pieces that only ask which elements such a state is, of the state itself."""
     _raw: set[SSAValue] = field(default_factory=set[SSAValue])
     _states: dict[SSAValue, frozenset[SSAValue]] = field(default_factory=dict[SSAValue, frozenset[SSAValue]])
 
@@ -116,6 +120,10 @@ class StreamPlan:
     def is_finished_by(self, op: Operation, state: SSAValue) -> bool:
         """Whether an operation is a reduction that a stream finishes no later than a state."""
         return any(self.is_state(result) and self.stage_of(result) <= self.stage_of(state) for result in op.results)
+
+    def has_stand_in(self, value: SSAValue, states: Container[SSAValue]) -> bool:
+        """Whether a value, no piece, is one of some states for which a finite value stands in, or made of such."""
+        return not self.is_piece(value) and any(r in self.guarded and r in states for r in self.states_of(value))
 
     # -- what each stream does --------------------------------------------------------------------
 
@@ -260,9 +268,28 @@ class StreamPlan:
             followed = self.repairs[before] = Followed(op, self.axis, running, dict(self._states))
         if (safe := followed.safe) is None:
             return Verdict(last + 1, followed)
+        if safe.asks and (asking := self._asking(op, states & {*running})):
+            self.asking |= asking
+            return Verdict(last, followed)
         if (refused := self._admit(safe, states & {*running})) is not None:
             return Verdict(last + 1, followed, refused)
         return Verdict(last, followed)
+
+    def _asking(self, op: ContractOp | ReduceOp, moved: frozenset[SSAValue]) -> set[Operation]:
+        """What makes the elements of a reduction of states that move, if it makes nothing else of them; nothing
+        otherwise, where others share the pieces. What is late is made anew of the states themselves."""
+        wanted, found = {*operands_of(op)}, set[Operation]()
+        for each in reversed(self.part.ops):
+            made = each.results[0]
+            if made not in wanted or self.is_state(made) or not self.states_of(made) & moved:
+                continue
+            shared = any(use.operation is not op and use.operation not in found for use in made.uses)
+            if not isinstance(each, MapOp | CastOp) or (self.is_piece(made) and (shared or made in self.part.leaving)):
+                return set()
+            if self.is_piece(made):
+                found.add(each)
+            wanted |= {*each.operands}
+        return found
 
     def _admit(self, repair: Safe, moved: frozenset[SSAValue]) -> str | None:
         """Agree with the other reductions of the stream on what stands for a neutral state.

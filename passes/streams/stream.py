@@ -133,6 +133,8 @@ class StreamParts(ABC):
                 self._scan(scope, op, step.before)
             elif holds:
                 scope.values[op.results[0]] = scope.values[op.operands[0]]
+            elif op in self.plan.asking:
+                self._copy_of_states(scope, op, step.after)
             elif not self._decide(scope, op, states):
                 self.copy(scope, op)
         for value in self.plan.saved_in_step(stream):
@@ -145,6 +147,21 @@ class StreamParts(ABC):
         assert op.total is not None
         init = None if op.is_reverse else before[op.total]
         scope.add(op.of(scope.values[op.operand], self.tile(op.result.type), init=init), op.result)
+
+    def _copy_of_states(self, scope: Scope, op: Operation, states: Named) -> None:
+        """The same operation on the states themselves, where numbers may stand for them."""
+        asked = [value for value in op.operands if self.plan.has_stand_in(value, states)]
+        inner = Scope(scope.block, scope.values | {value: self._of_states(scope, value, states) for value in asked})
+        self.copy(inner, op)
+        scope.values |= {result: inner.values[result] for result in op.results}
+
+    def _of_states(self, scope: Scope, value: SSAValue, states: Named) -> SSAValue:
+        """A state, or what is made of such, though a number stands for it."""
+        if value in states or not isinstance(value.owner, Operation):
+            return states[value]
+        inner = scope.inner(scope.block)
+        self._copy_of_states(inner, value.owner, states)
+        return inner.values[value]
 
     def _keep(self, scope: Scope, op: WhereOp, left: Sequence[Condition]) -> None:
         """Write a condition of which only some parts are left to test, or none."""
@@ -287,9 +304,8 @@ class Following:
     def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
         """An accumulator as it would be, had the states always been as they are after."""
         old = before[state]
-        for apply, change in changes_at(
-            state, repair, self.plan, Moments(before.__getitem__, self._value, self._added)
-        ):
+        moments = Moments(before.__getitem__, self._value, self._itself, self._added)
+        for apply, change in changes_at(state, repair, self.plan, moments):
             present = axes_in(change)
             if not leaves(change):
                 continue
@@ -308,6 +324,10 @@ class Following:
         if value not in self.scope.values:
             self.parts.fetch(self.scope, value)
         return self.scope.values[value]
+
+    def _itself(self, value: SSAValue) -> SSAValue:
+        """A state after the step, though a number may stand for it."""
+        return self.after.get(value) or self._value(value)
 
     def _added(self, value: SSAValue) -> SSAValue:
         """What a piece adds to a sum."""

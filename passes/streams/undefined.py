@@ -211,7 +211,8 @@ def _reduction(state: SSAValue) -> ContractOp | ReduceOp:
 
 def _guards_of(plan: StreamPlan, state: SSAValue, known: Mapping[SSAValue, tuple[SSAValue, ...]]) -> list[SSAValue]:
     operands = operands_of(_reduction(state))
-    if plan.verdicts[state].repair is None or (absences_of(operands) and stretches_of(plan, state) is None):
+    repair = plan.verdicts[state].repair
+    if repair is None or repair.stays is not None or (absences_of(operands) and stretches_of(plan, state) is None):
         return []
     moved = [r for operand in operands for r in plan.states_of(operand) if r in plan.states_in(plan.stage[state])]
     guards: list[SSAValue] = []

@@ -228,9 +228,9 @@ def kernel(
     The signature names the axes of each argument and result, `"q d, x d, x e -> q e"`; the same name is the same axis.
     The function is called once with arrays that write down what is done to them (`treadle.language`): arithmetic aligns
     axes by name; further parameters keep their defaults. Results have the format of the first argument that is no
-    integer (f32 if all are), or `result`; integers stay integers where that is not given. Axes become symbolic once
-    they have had several sizes (`NamedKernel`), but for those that `static` names. `machine` and `arch` are those of
-    `treadle.compile`.
+    integer (f32 if all are), or `result`; integers stay integers where that is not given. A result that
+    does not vary along one of its axes is repeated along it. Axes become symbolic once they have had several sizes
+    (`NamedKernel`), but for those that `static` names. `machine` and `arch` are those of `treadle.compile`.
 
     ```
     @treadle.kernel("q d, x d, x e -> q e")

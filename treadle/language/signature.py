@@ -55,8 +55,13 @@ def parse_signature(text: str) -> Signature:
                 raise TreadleError(f"axis '{axis}' appears twice in '{' '.join(axes)}': each needs a name of its own")
     for axis in (axis for axes in outputs for axis in axes):
         if axis not in known:
-            apart = f": axes are separated by spaces, as in '{' '.join(axis)}'" if {*axis} <= {*"".join(known)} else ""
-            raise TreadleError(f"axis '{axis}' of a result is in no argument of '{text}'{apart if axis[1:] else ''}")
+            are_several = bool(axis[1:]) and {*axis} <= {*"".join(known)}
+            what_to_do = (
+                f"axes are separated by spaces, as in '{' '.join(axis)}'"
+                if are_several
+                else "its size would not be known. Let an argument have it, or no result"
+            )
+            raise TreadleError(f"axis '{axis}' of a result is in no argument of '{text}': {what_to_do}")
     return Signature(inputs, outputs)
 
 
