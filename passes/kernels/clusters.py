@@ -177,7 +177,8 @@ class Clusters:
         can leave in no stream, where it changes with each piece."""
         made = _made_of_scan(op)
         owners = (operand.owner for each in made for operand in each.operands)
-        producers = dict.fromkeys(self.members[each] for each in owners if each in self.members)
+        inside = [each for each in owners if isinstance(each, Operation) and each in self.members]
+        producers = dict.fromkeys(self.members[each] for each in inside)
         whole = made.union(*producers)
         if not all(map(_may_join, made)) or self._why_not(whole) is not None or self.unfit(whole) is not None:
             return False
@@ -186,8 +187,9 @@ class Clusters:
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
         """What an operation cannot be without: a scan is where its total is."""
-        total = op.total.owner if isinstance(op, ScanOp) and op.total is not None else op
-        return frozenset([op]) | (self.members.get(total, frozenset()) if isinstance(total, Operation) else frozenset())
+        alone: frozenset[Operation] = frozenset([op])
+        total = op.total.owner if isinstance(op, ScanOp) and op.total is not None else None
+        return alone | self.members[total] if isinstance(total, Operation) and total in self.members else alone
 
     def _join_readers(self) -> None:
         """Clusters that read one array alike become one, which reads it once."""

@@ -64,13 +64,17 @@ def _along(array: Array, over: list[str], reverse: bool, exclusive: bool = False
 def scan_backwards(graph: Graph) -> None:
     """Ask for the sums from each element on, instead of those up to each of what was turned, and turned back."""
     for node in graph.find_nodes(op="call_function", target=aten.flip.default):
-        sums, dims = node.args
+        sums: Any = node.args[0]
+        dims: Any = node.args[1]
         if not isinstance(sums, Node) or sums.target is not aten.cumsum.default or len(sums.users) > 1:
             continue
-        turned, dim, *others = sums.args
-        if not isinstance(turned, Node) or turned.target is not aten.flip.default or others or sums.kwargs:
+        turned: Any = sums.args[0]
+        dim: Any = sums.args[1]
+        if not isinstance(turned, Node) or turned.target is not aten.flip.default or len(sums.args) > 2 or sums.kwargs:
             continue
-        if len({each % len(turned.meta["val"].shape) for each in (*turned.args[1], *dims, dim)}) != 1:
+        first: Any = turned.args[1]
+        rank = len(turned.meta["val"].shape)
+        if len({each % rank for each in (*first, *dims, dim)}) != 1:
             continue
         with graph.inserting_before(node):
             target = torch.ops.treadle.cumsum_backwards.default
