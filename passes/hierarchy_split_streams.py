@@ -420,7 +420,7 @@ def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
     if refused := [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]:
         return f"there is no law that merges parts of '{axis}': {refused[0]}"
     for op in plan.part.ops:
-        if is_scanned_along(op, axis):
+        if is_scanned_along(op, axis) and not op.is_reverse:
             return f"'{axis}' is scanned by {label(op.result)}, and no part of it knows what came before"
         if isinstance(op, ContractOp) and plan.is_fixed(op.result):
             return f"every part would compute the product {label(op.result)} again"

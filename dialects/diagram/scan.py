@@ -93,6 +93,10 @@ class ScanOp(DiagramOperation):
     def is_reverse(self) -> bool:
         return self.reverse is not None
 
+    def along(self, axis: str, operand: SSAValue, total: SSAValue, type: Attribute) -> ScanOp:
+        """The same scan of a part of the axis, which has another name."""
+        return ScanOp(self.kind.data, operand, axis, type, total, None, self.is_exclusive, self.is_reverse)
+
     def of(
         self, operand: SSAValue, type: Attribute, total: SSAValue | None = None, init: SSAValue | None = None
     ) -> ScanOp:

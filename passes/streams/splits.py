@@ -20,7 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.absence import absent_with
 from treadle.dialects.diagram.array import (
     DYNAMIC,
@@ -37,7 +37,7 @@ from treadle.dialects.diagram.padding import scattered_read
 from treadle.dialects.diagram.place import composed, divisors_in
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, erase_unused, label, replace
-from treadle.passes.expressions.reductions import is_neutral, kind_of, operands_of, rebuilt
+from treadle.passes.expressions.reductions import combine, is_neutral, kind_of, operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
@@ -47,9 +47,10 @@ from treadle.passes.expressions.scalars import (
     number,
     substitute,
 )
+from treadle.passes.expressions.signs import is_nonnegative
 from treadle.passes.streams.neutral import decided
 from treadle.passes.streams.repairs import Moments, changes_at, hint_of, location_of, stood_in
-from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.stages import StreamPlan, is_scanned_along
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
 
@@ -216,7 +217,8 @@ class _Parts:
     def _copy(self, op: Operation) -> None:
         for operand in op.operands:
             self._find(operand)
-        if isinstance(op, ContractOp | ReduceOp) and self.split.axis in op.over_axes:
+        is_reduced = isinstance(op, ContractOp | ReduceOp) and self.split.axis in op.over_axes
+        if isinstance(op, ContractOp | ReduceOp | ScanOp) and (is_reduced or is_scanned_along(op, self.split.axis)):
             self._exclude(operands_of(op))
         result = op.results[0]
         if isinstance(op, IndexOp) and op.axis == self.split.axis:
@@ -343,6 +345,8 @@ class _Parts:
         if isinstance(op, ContractOp | ReduceOp):
             new: Operation = rebuilt(op, operands, type)
             new.properties["over"] = _over(op, self.split)
+        elif is_scanned_along(op, self.split.axis):
+            new = op.along(self.split.inner, *operands, type)
         elif isinstance(op, WhereOp):
             names = [name.data for name in op.names]
             inputs = dict(zip(names, operands[1:], strict=True))
@@ -400,6 +404,8 @@ class _Merge:
     """States of the whole axis; in `values` stands what they are told to be at its end."""
     safe: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """What stands for guarded ones."""
+    added: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """By sum, what the parts after each add to it."""
 
     def __post_init__(self) -> None:
         self.undefined = undefined_with(self.plan, 0)
@@ -455,7 +461,7 @@ class _Merge:
         if repair is None:
             return parts
         whole: Expression = Leaf(parts)
-        moments = Moments(self._parts_of, self._after, self._itself)
+        moments = Moments(self._parts_of, self._after, self._itself, self._added)
         for apply, change in changes_at(state, repair, self.plan, moments):
             whole = apply(whole, change)
         map = build_map(whole, with_level(parts.type, "register"), hint_of(state, "repaired"), location_of(state))
@@ -477,6 +483,24 @@ class _Merge:
 
     def _itself(self, value: SSAValue) -> SSAValue:
         return self._merged(value) if self.plan.is_state(value) else self._find(value)
+
+    def _added(self, total: SSAValue) -> SSAValue:
+        """What the parts after each add to a sum, by which what was scanned in reverse has grown: a scan in reverse
+        again, along the parts. All of it has one sign, which a kernel that is given it does not see."""
+        if total not in self.added:
+            parts = Leaf(self._parts_of(total))
+            scanned = total.owner.operands[0] if isinstance(total.owner, Operation) else total
+            side = "max" if is_nonnegative(Leaf(scanned)) else "min"
+            type = with_level(parts.value.type, "register")
+            signed = build_map(combine(side, parts, number(0, parts.type)), type, hint_of(total, "parts"))
+            whole = ReduceOp("add", signed.result, [self.split.part], total.type)
+            scan = ScanOp("add", signed.result, self.split.part, type, whole, exclusive=True, reverse=True)
+            for op in (signed, whole, scan):
+                op.location = location_of(total)
+                self.block.add_op(op)
+            scan.result.name_hint = hint_of(total, "added")
+            self.added[total] = scan.result
+        return self.added[total]
 
     def _told(self, state: SSAValue) -> SSAValue:
         """A state at the end, which is no number where the row has none (`streams.undefined`)."""
