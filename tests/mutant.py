@@ -59,6 +59,7 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/chosen_by_a_number.mlir": ({},),
     "tests/programs/scores_by_heads.mlir": ({"q": 9, "x": 37},),
     "tests/programs/added_products.mlir": ({}, {"k": 3}),
+    "examples/attention_stick_breaking.mlir": ({"h": 2, "q": 23, "x": 37}, {"h": 1, "q": 3, "x": 0}),
 }
 EXPLICIT = (
     "hierarchy-join-sums",
@@ -106,6 +107,8 @@ DEPTHS: dict[str, tuple[str, ...]] = {
 DISTRIBUTED: dict[str, tuple[str, ...]] = {"tests/programs/difference_of_shares.mlir": ("O",)}
 """Programs with products that are made term by term."""
 
+SCANNED: dict[str, tuple[str, ...]] = {"tests/programs/cumulative_sums.mlir": ("A", "B")}
+"""Programs with sums that are made as scans."""
 COPIED: dict[str, tuple[str, ...]] = {
     "tests/programs/product_of_patches.mlir": ("i", "j", "c"),
     "tests/programs/sums_over_three_axes.mlir": ("a", "b", "k"),
@@ -142,6 +145,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         {"products": ("C",)},
         "%C is no product with a sum whose terms wait",
     ),
+    ("examples/matmul.mlir", "diagram-raise-scans", {"sums": ("C",)}, "%C is no sum with a triangle of ones"),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
@@ -174,6 +178,8 @@ FIRST = {
     "passes/products/transposed_operands": "tests/programs/across_the_sum.mlir",
     "diagram_transpose_operands": "examples/matmul_int8.mlir",
     "passes/products/distributed": "tests/programs/difference_of_shares.mlir",
+    **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
+    "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
     "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",
     "passes/products/chunked_products": "tests/programs/products_of_products.mlir",
@@ -213,6 +219,7 @@ TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
 COPY_OPERANDS = "diagram-copy-operands"
+RAISE_SCANS = "diagram-raise-scans"
 DISTRIBUTE_PRODUCTS = "diagram-distribute-products"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
@@ -261,6 +268,9 @@ def in_order(first: str | None) -> list[Case]:
     everything += [
         (path, ({},), Options(), ArgSpec(DISTRIBUTE_PRODUCTS, {"products": names}))
         for path, names in DISTRIBUTED.items()
+    ]
+    everything += [
+        (path, ({}, {"x": 1}), Options(), ArgSpec(RAISE_SCANS, {"sums": names})) for path, names in SCANNED.items()
     ]
     everything += [(path, ({},), Options(), ArgSpec(COPY_OPERANDS, {"axes": axes})) for path, axes in COPIED.items()]
     everything += [

@@ -99,6 +99,7 @@ PROGRAMS = (
     Program("tests/programs/strided.mlir", "a100", [{"q": 70, "x": 700}]),
     Program("examples/attention.mlir", "h100", [SHORT | {"x": 640}], None, KEPT),
     Program("examples/attention_latent.mlir", "h100", [{"b": 2, "h": 70, "x": 100}]),
+    Program("examples/attention_stick_breaking.mlir", "a100", [{"h": 1, "q": 70, "x": 90}]),
 )
 FIRST = {
     "across: all warpgroups take the first columns": 26,
@@ -115,6 +116,7 @@ FIRST = {
     "compiler/printer/matrices": 25,
     "compiler/lowering/selections": 13,
     "compiler/printer/order": 2,
+    "compiler/printer/scans": 27,
     "compiler/printer/selections": 13,
     "selections: nobody waits for the list": 13,
     "selections: roles do not wait for the list": 14,

@@ -118,6 +118,21 @@ MUTATIONS: dict[str, Mutation] = {
         "for value, is_subtracted in rest:",
         "for value, is_subtracted in rest[1:]:",
     ),
+    "raise scans: the element itself counts": (
+        "passes/products/scanned",
+        "return sign < 0, condition.form.constant < 0",
+        "return sign < 0, False",
+    ),
+    "scans: a piece begins behind itself": (
+        "passes/streams/stream",
+        "self._scan(scope, op, step.before)",
+        "self._scan(scope, op, step.after)",
+    ),
+    "scans: what a step adds is taken off nothing": (
+        "passes/streams/moving",
+        "Change(Leaf(scan.total, ADDED), number(0))",
+        "Change(number(0), number(0))",
+    ),
     "bubble: a position is the first": (
         "passes/reads/bubble",
         "number = FillOp(IntegerAttr(form.constant, i32), type)",

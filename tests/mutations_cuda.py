@@ -26,6 +26,17 @@ MUTATIONS: dict[str, Mutation] = {
         "1.0 if constant is None else constant",
     ),
     "sharing: of one element for all": ("compiler/printer/sharing", "add([first, digit])", "add([first, '0'])"),
+    # Scans.
+    "scans: lanes behind an element count": (
+        "compiler/printer/scans",
+        'if self.op.is_reverse else f"lane & {mask}"',
+        'if not self.op.is_reverse else f"lane & {mask}"',
+    ),
+    "scans: registers beyond the lanes begin anew": (
+        "compiler/printer/scans",
+        "{text.before} = {text.so_far};",
+        "{text.before} = {text.start(outer)};",
+    ),
     # Lists of pieces.
     "selections: the list is read one too late": (
         "compiler/printer/selections",

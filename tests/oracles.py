@@ -89,6 +89,14 @@ def attention_forgetting(q: Tensor, k: Tensor, v: Tensor, gate: Tensor) -> tuple
     return selected(q, k, v, j <= i, at_q[:, :, None] - kept[:, None])
 
 
+def attention_stick_breaking(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    """A share of what later keys leave, as products of what each leaves."""
+    i, j = positions(q, k)
+    share = torch.sigmoid(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(j >= i, 0.0)
+    left = torch.flip(torch.cumprod(torch.flip(1 - share, [-1]), -1), [-1])
+    return ((share * F.pad(left[..., 1:], (0, 1), value=1.0)[..., : share.shape[-1]]) @ v,)
+
+
 def convolution(x: Tensor, f: Tensor, stride: int = 1, dilation: int = 1) -> tuple[Tensor, ...]:
     """Of samples by channels; nothing, where the window is longer than the samples."""
     count = max((x.shape[1] - 1 - dilation * (f.shape[0] - 1)) // stride + 1, 0)
@@ -280,6 +288,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_decode": attention,
     "attention_f8": attention_f8,
     "attention_forgetting": attention_forgetting,
+    "attention_stick_breaking": attention_stick_breaking,
     "attention_gqa": attention_gqa,
     "attention_int8_cache": attention_int8_cache,
     "attention_lengths": attention_lengths,

@@ -29,6 +29,7 @@ RUNNABLE = [name for name in PROGRAMS if name != "around_a_boundary"]
 
 PASSES = (
     "diagram-expand-laws",
+    "diagram-raise-scans",
     "diagram-raise-masks",
     "diagram-merge-axes",
     "diagram-distribute-products",

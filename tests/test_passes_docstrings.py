@@ -17,6 +17,7 @@ from treadle.compiler.universe import PASSES, loader
 NAMES = (
     "diagram-differentiate",
     "diagram-expand-laws",
+    "diagram-raise-scans",
     "diagram-raise-masks",
     "diagram-merge-axes",
     "diagram-hoist-factors",
@@ -51,6 +52,7 @@ OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "diagram-merge-depths": {"axes": ("b", "k")},
     "diagram-bubble-up-reads": {"arrays": ("P",)},
     "diagram-find-ranges": {"axes": ("x",)},
+    "diagram-raise-scans": {"sums": ("C",)},
     "diagram-transpose-operands": {"operands": ("W",)},
 }
 """What the docstring's example is made with."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import Any
@@ -256,7 +255,7 @@ def stick_breaking(
     queries: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As the paper has it: a sigmoid times the product of all that later keys leave, key by key, in float64."""
-    q, k, v = (torch.from_numpy(each.astype(np.float64)) for each in (queries, keys, values))
+    q, k, v = (torch.tensor(each.astype(np.float64)) for each in (queries, keys, values))
     share = torch.sigmoid(q @ k.mT / 8)
     left, weights = torch.ones(*q.shape[:2], dtype=torch.float64), torch.zeros_like(share)
     for x in reversed(range(k.shape[1])):
@@ -326,7 +325,7 @@ def test_a_maximum_follows_what_grows(machine: str) -> None:
     for h, q, x in ((1, 130, 130), (2, 37, 200), (1, 1, 1)):
         queries, keys, _ = operands(h, q, x)
         verify(kernel, queries, keys)
-        scores = torch.from_numpy(queries.astype(np.float64)) @ torch.from_numpy(keys.astype(np.float64)).mT
+        scores = torch.tensor(queries.astype(np.float64)) @ torch.tensor(keys.astype(np.float64)).mT
         wanted = (scores - torch.flip(torch.cumsum(torch.flip(scores**2, [-1]), -1), [-1])).amax(-1)
         found = kernel.run(queries, keys, backend="emulator")
         np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-3)
@@ -372,7 +371,7 @@ def test_a_row_that_is_scanned_lies_in_one_warp() -> None:
 # -- cumulative sums in Python -----------------------------------------------------------------------
 
 
-def cumulative(reverse: bool, exclusive: bool, machine: str) -> Callable[..., Any]:
+def cumulative(reverse: bool, exclusive: bool, machine: str) -> Any:
     @treadle.kernel("q x -> q x", machine=machine)
     def function(A: tl.Array) -> tl.Array:
         return tl.cumsum(A, over="x", reverse=reverse, exclusive=exclusive)
