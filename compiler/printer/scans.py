@@ -23,7 +23,7 @@ def print_scan(writer: KernelWriter, op: ScanOp) -> None:
     its own elements, lanes exchange what they have in all (as a sum of lanes does), each keeps what is before it, and
     that goes into its elements with what the stretches before have. In reverse, all in the other order."""
     axis, format = op.axis.data, str(format_of(op.result.type))
-    if format in NARROW or str(format_of(op.operand.type)) in NARROW:
+    if format in NARROW:
         raise Refusal(op, f"'{op.kind.data}' scans in {format}: scan in f32 and cast the result")
     layout = layout_of(op.result.type)
     rows, far, near = _stretches(op, layout)
@@ -33,6 +33,8 @@ def print_scan(writer: KernelWriter, op: ScanOp) -> None:
         text = _Scan(writer, op, combination(writer, op.kind.data, op.result))
         along = _as_declared(layout, [*outer, *inner, *own])
         here, element = f"{name}{subscripts(layout, along)}", writer.element(op.operand, along)
+        if str(format_of(op.operand.type)) in NARROW:
+            element = f"{writer.call('to_float')}({element})"
         with _nested(writer, outer):
             writer.text.line(f"{text.type} {text.so_far} = {text.start(outer)};")
             with _nested(writer, [text.walked(loop) for loop in inner]):

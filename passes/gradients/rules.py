@@ -18,6 +18,7 @@ from treadle.dialects.diagram import (
     MapOp,
     ReadOp,
     ReduceOp,
+    ScanOp,
     WhereOp,
 )
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
@@ -109,6 +110,21 @@ def reduce(op: ReduceOp, cotangent: SSAValue, backward: Backward) -> None:
         _of_product(op, cotangent, backward)
     else:
         _of_extremum(op, cotangent, backward)
+
+
+def scan(op: ScanOp, cotangent: SSAValue, backward: Backward) -> None:
+    """An element counts in all sums from it on, or up to it in reverse."""
+    if op.kind.data != "add":
+        raise Refusal(op, f"a scan of '{op.kind.data}' has no gradient here: only sums have")
+    axis, sizes = op.axis.data, sizes_of(op.operand.type)
+    given = backward.as_type(cotangent, array_type(f32, sizes_of(cotangent.type)))
+    type = array_type(f32, sizes)
+    back = ScanOp("add", given, axis, type, exclusive=op.is_exclusive, reverse=not op.is_reverse)
+    backward.note(op.result, "an element counts in every sum that is from it on")
+    backward.add(op.operand, backward.write(back, backward.hint(op.operand)))
+    if op.init is not None:
+        rest = {each: size for each, size in sizes_of(cotangent.type).items() if each != axis}
+        backward.add(op.init, backward.write(ReduceOp("add", given, [axis], array_type(f32, rest)), "begin"))
 
 
 def _of_extremum(op: ReduceOp, cotangent: SSAValue, backward: Backward) -> None:
@@ -222,6 +238,7 @@ def _apply(op: ApplyOp, backward: Backward) -> None:
 RULES: dict[type[Operation], Rule] = {
     ContractOp: contract,
     ReduceOp: reduce,
+    ScanOp: scan,
     MapOp: map,
     CastOp: cast_rule,
     WhereOp: where,

@@ -39,7 +39,7 @@ from treadle.passes.kernels.select_again import select_again
 from treadle.passes.kernels.spread import made_for_each, spread_axes
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
 from treadle.passes.kernels.wide import joined, judged, wide_chains
-from treadle.passes.streams.stages import Repairs
+from treadle.passes.streams.stages import Repairs, StreamPlan
 
 PASS = "fusion"
 NO_KERNEL = NO_MEMORY, NO_ROLE = "no memory for one kernel", "no role for an axis"
@@ -148,6 +148,8 @@ class Clusters:
             return
         cluster = self._begun(op)
         if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
+            if isinstance(op, ScanOp):
+                raise NotFused(op, f"no kernel can have it: {self._why_not_scanned(op) or alone.reason}")
             note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
             return
         is_asked = (op.results[0].name_hint or "") in self.asked
@@ -184,6 +186,20 @@ class Clusters:
             return False
         self._join(whole)
         return True
+
+    def _why_not_scanned(self, op: ScanOp) -> str | None:
+        """Why a scan is in no stream with what is made of it: by no law does that follow, or it leaves."""
+        made = _made_of_scan(op)
+        owners = [operand.owner for each in made for operand in each.operands]
+        inside = [each for each in owners if isinstance(each, Operation) and each in self.members]
+        whole = made.union(*(self.members[each] for each in inside))
+        if not op.is_reverse:
+            return None
+        plan = StreamPlan(part_of(whole), op.axis.data, self.repairs)
+        reasons = [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]
+        grows = f"in a stream along '{op.axis.data}' it grows with each piece"
+        static = "with a static size a group may hold the axis whole"
+        return f"{grows}, and {reasons[0] if reasons else 'it is needed as it is at the end'}; {static}"
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
         """What an operation cannot be without: a scan is where its total is."""

@@ -31,7 +31,7 @@ from treadle.passes.expressions.infinities import LeftOut, is_nothing_at_start, 
 from treadle.passes.expressions.magnitudes import magnitude
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, leaves, quotient
-from treadle.passes.streams.changes import ADDED, ORDERED, Change, NoLaw, Repair, apart, is_growing
+from treadle.passes.streams.changes import ADDED, ORDERED, Change, NoLaw, Repair, apart, is_growing, is_ordered
 from treadle.passes.streams.extremal import extremal_repair
 from treadle.passes.streams.moving import Dependent, Moving, spelled
 from treadle.passes.streams.neutral import may_overflow_meanwhile, vanishes
@@ -83,12 +83,14 @@ class Cascade:
         if scales and may_overflow_meanwhile(operands):
             return NoLaw("its powers may overflow before the last piece, and infinity times zero is no number")
         expression = (quotient if scales else apart)(change.above, change.below)
-        if scales and any(leaf.version == ADDED for leaf in leaves(expression)) and magnitude(expression) > 1:
+        moved = {r for operand in operands for r in self.depends(operand) if r in self.running}
+        vanishing = frozenset(r for r in moved if scales and vanishes(operands, r))
+        grows = scales and any(leaf.version == ADDED for leaf in leaves(expression))
+        # Powers told from their own maximum are at most 1, and it has grown as they have.
+        if grows and not any(map(is_ordered, vanishing)) and magnitude(expression) > 1:
             return NoLaw("what grows with later pieces may make it larger, and nothing is known to be the most")
         if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
-        moved = {r for operand in operands for r in self.depends(operand) if r in self.running}
-        vanishing = frozenset(r for r in moved if scales and vanishes(operands, r))
         at_start = {r for r in moved if is_nothing_at_start(r, operands)}
         if unsafe := [r for r in change.fragile | at_start if r not in vanishing]:
             return NoLaw(f"something may count while {label(unsafe[0])} is neutral, where no repair is defined")

@@ -107,10 +107,25 @@ def _falls(atom: Atom, slope: float, form: dict[Atom, float]) -> bool:
     value = atom.value if isinstance(atom, Leaf) else atom
     if not isinstance(value, SSAValue) or not isinstance(value.owner, ReduceOp):
         return False
+    if _grows(value):
+        return False  # it moves back with what it is of
     before, after = form.get(Leaf(value, BEFORE), 0.0), form.get(value, 0.0)
     rises = value.owner.kind.data == "max" or (value.owner.kind.data == "add" and is_nonnegative(Leaf(value)))
     right_way = after < 0 if rises else value.owner.kind.data == "min" and after > 0
     return right_way and before == -after
+
+
+def _grows(value: SSAValue) -> bool:
+    """Whether something is made of what is scanned in reverse."""
+    seen, stack = set[SSAValue](), [value]
+    while stack:
+        each = stack.pop()
+        if is_growing(each):
+            return True
+        new = {*each.owner.operands} - seen if isinstance(each.owner, Operation) else set[SSAValue]()
+        seen |= new
+        stack += new
+    return False
 
 
 def same(value: float) -> Change:

@@ -498,6 +498,7 @@ class _Merge:
             for op in (signed, whole, scan):
                 op.location = location_of(total)
                 self.block.add_op(op)
+            whole.result.name_hint = hint_of(total, "all")
             scan.result.name_hint = hint_of(total, "added")
             self.added[total] = scan.result
         return self.added[total]

@@ -43,9 +43,10 @@ def is_scanned_along(op: Operation, axis: str) -> TypeGuard[ScanOp]:
     return isinstance(op, ScanOp) and op.axis.data == axis
 
 
-def is_total(value: SSAValue) -> bool:
-    """Whether a scan has a reduction as the total of what it scans."""
-    return any(isinstance(use.operation, ScanOp) and use.operation.total is value for use in value.uses)
+def scans_of(total: SSAValue) -> list[ScanOp]:
+    """The scans that have a reduction as the total of what they scan."""
+    users = dict.fromkeys(use.operation for use in total.uses)
+    return [each for each in users if isinstance(each, ScanOp) and each.total is total]
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class StreamPlan:
         if not states:
             return Verdict(0, None)
         last = max(self.stage[state] - (state in self.growing) for state in states)
-        if is_total(op.result):
+        if scans_of(op.result):
             return Verdict(last + 1, disagreement="a scan has it as it is so far")
         growing = (each for each in self.growing if self.stage[each] - 1 == last)
         running = (*(state for state in self.verdicts if self.stage[state] == last), *growing)

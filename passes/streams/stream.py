@@ -43,7 +43,7 @@ from treadle.passes.streams.changes import Repair, is_growing
 from treadle.passes.streams.lagging import follows_what_lags
 from treadle.passes.streams.neutral import decided
 from treadle.passes.streams.repairs import Moments, changes_at, hint_of, location_of, stood_in
-from treadle.passes.streams.stages import StreamPlan, is_scanned_along, is_total
+from treadle.passes.streams.stages import StreamPlan, is_scanned_along, scans_of
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
 Named = dict[SSAValue, SSAValue]
@@ -358,7 +358,7 @@ class Step(Following):
         repair = self.plan.verdicts[state].repair
         into = self.before[state] if repair is None else self.repaired(state, repair, self.before)
         operands = [self.scope.values[operand] for operand in operands_of(op)]
-        if is_total(state) and any(is_growing(use.operation.results[0]) for use in state.uses):
+        if any(is_growing(scan.result) for scan in scans_of(state)):
             self._add(op, operands)
             return
         new = rebuilt(op, operands, self.before[state].type, into)
@@ -403,13 +403,24 @@ class Merge(Following):
     def __init__(self, parts: StreamParts, scope: Scope, before: Sequence[Named]):
         super().__init__(parts, scope)
         self.before = before
+        self.later: Named | None = None
+        """The states of the part behind the one that is repaired, if there is one."""
+
+    def _added(self, value: SSAValue) -> SSAValue:
+        """What the part behind has summed."""
+        if self.later is not None:
+            return self.later[value]
+        fill = FillOp(neutral_of(value), self.parts.tile(value.type))
+        fill.location = location_of(value)
+        return self.scope.add(fill)
 
     def update(self, state: SSAValue) -> None:
         """Repair what each part has gathered, then combine both."""
-        repair = self.plan.verdicts[state].repair
-        one, other = (
-            before[state] if repair is None else self.repaired(state, repair, before) for before in self.before
-        )
+        repair, parts = self.plan.verdicts[state].repair, list[SSAValue]()
+        for before, later in zip(self.before, (self.before[1], None), strict=True):
+            self.later = later
+            parts.append(before[state] if repair is None else self.repaired(state, repair, before))
+        one, other = parts
         both = combine(kind_of(state), Leaf(one), Leaf(other))
         self.moved(state, self.scope.add(build_map(both, one.type, hint_of(state, "both"), location_of(state))))
 
