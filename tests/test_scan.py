@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import product
 from typing import Any
@@ -334,10 +335,20 @@ def test_a_maximum_follows_what_grows(machine: str) -> None:
 # -- what is refused ---------------------------------------------------------------------------------
 
 
-def test_a_stream_that_scans_is_not_cut() -> None:
+def test_a_stream_that_has_what_came_before_is_not_cut() -> None:
     why = "'x' is scanned by %C, and no part of it knows what came before"
     with pytest.raises(TreadleError, match=why):
-        treadle.compile(stick("inclusive"), machine="h100", passes=["hierarchy-split-streams{parts=2}"])
+        treadle.compile(stick("prefix"), machine="h100", passes=["hierarchy-split-streams{parts=2}"])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("form", ["inclusive", "exclusive"])
+def test_a_stream_that_grows_is_cut(form: str, machine: str) -> None:
+    """What later parts add is scanned along the parts: a step of generation has blocks for all of a machine."""
+    kernel = treadle.compile(stick(form), machine=machine, passes=["hierarchy-split-streams{length=64}"])
+    assert re.search(r"diagram.scan add %\w+ over x_part exclusive reverse", str(kernel.hierarchy))
+    for h, q, x in ((1, 1, 130), (2, 3, 200), (1, 1, 1), (1, 2, 0), (1, 70, 321)):
+        verify(kernel, *operands(h, q, x))
 
 
 SHARED = """

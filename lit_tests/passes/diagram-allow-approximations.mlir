@@ -290,3 +290,32 @@ func.func @rounded(%S: !S, %H: !H) -> (!S, !S, !S) {
   }
   func.return %A, %B, %C : !S, !S, !S
 }
+
+// A softplus, written with either logarithm, is a polynomial; a logarithm of something else is not.
+// CHECK-LABEL: func.func @softplus
+// CHECK-SAME:  #hierarchy.step<"diagram-allow-approximations", "%l in %L", "log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))", "a polynomial is off by 2^-22 of it">
+// CHECK:       %l = math.log1p %e fastmath<afn> : f32
+// CHECK:       %k = math.log %more fastmath<afn> : f32
+// CHECK:       %n = math.log %two : f32
+func.func @softplus(%S: !S) -> (!S, !S, !S) {
+  %L = diagram.map (%s = %S : !S) -> !S {
+    %e = math.exp %s : f32
+    %l = math.log1p %e : f32
+    diagram.yield %l : f32
+  }
+  %K = diagram.map (%s = %S : !S) -> !S {
+    %one = arith.constant 1.0 : f32
+    %e = math.exp %s : f32
+    %more = arith.addf %e, %one : f32
+    %k = math.log %more : f32
+    diagram.yield %k : f32
+  }
+  %N = diagram.map (%s = %S : !S) -> !S {
+    %two_ = arith.constant 2.0 : f32
+    %e = math.exp %s : f32
+    %two = arith.addf %e, %two_ : f32
+    %n = math.log %two fastmath<afn> : f32
+    diagram.yield %n : f32
+  }
+  func.return %L, %K, %N : !S, !S, !S
+}

@@ -195,3 +195,25 @@ func.func @tested(%S: !S) -> (!S, !S, !S) {
   }
   func.return %G, %H, %I : !S, !S, !S
 }
+
+// log(1 + exp(s)) is max(s, 0) and a polynomial in exp(-|s|).
+// CHECK-LABEL: func.func @softplus
+// CHECK:       diagram.map (%s = %S
+// CHECK-NEXT:  %[[ABS:.*]] = math.absf %s : f32
+// CHECK-NEXT:  %[[NEG:.*]] = arith.negf %[[ABS]] : f32
+// CHECK-NEXT:  %[[U:.*]] = math.exp %[[NEG]] : f32
+// CHECK:       %[[P:.*]] = math.fma %{{.*}}, %[[U]], %{{.*}} : f32
+// CHECK-COUNT-6: math.fma %{{.*}}, %[[U]], %{{.*}} : f32
+// CHECK-NEXT:  %[[LAST:.*]] = math.fma %{{.*}}, %[[U]], %{{.*}} : f32
+// CHECK-NEXT:  %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:  %[[MOST:.*]] = arith.maximumf %s, %[[ZERO]] : f32
+// CHECK-NEXT:  %l = math.fma %[[U]], %[[LAST]], %[[MOST]] : f32
+// CHECK-NEXT:  diagram.yield %l
+func.func @softplus(%S: !S) -> !S {
+  %L = diagram.map (%s = %S : !S) -> !S {
+    %e = math.exp %s : f32
+    %l = math.log1p %e fastmath<afn> : f32
+    diagram.yield %l : f32
+  }
+  func.return %L : !S
+}

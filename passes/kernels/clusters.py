@@ -182,10 +182,14 @@ class Clusters:
         inside = [each for each in owners if isinstance(each, Operation) and each in self.members]
         producers = dict.fromkeys(self.members[each] for each in inside)
         whole = made.union(*producers)
-        if not all(map(_may_join, made)) or self._why_not(whole) is not None or self.unfit(whole) is not None:
+        if not all(map(_may_join, made)) or self._why_not(whole) is not None or self._is_too_much(whole):
             return False
         self._join(whole)
         return True
+
+    def _is_too_much(self, ops: frozenset[Operation]) -> bool:
+        """Whether several products beside a scan do not fit the machine."""
+        return sum(isinstance(each, ContractOp) for each in ops) > 1 and self.unfit(ops) is not None
 
     def _why_not_scanned(self, op: ScanOp) -> str | None:
         """Why a scan is in no stream with what is made of it: by no law does that follow, or it leaves."""
@@ -195,6 +199,8 @@ class Clusters:
         whole = made.union(*(self.members[each] for each in inside))
         if not op.is_reverse:
             return None
+        if self._why_not(whole) is None and (reason := self.unfit(whole)) is not None:
+            return reason
         plan = StreamPlan(part_of(whole), op.axis.data, self.repairs)
         reasons = [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]
         grows = f"in a stream along '{op.axis.data}' it grows with each piece"
