@@ -45,6 +45,14 @@ def sink(q: Any, k: Any, v: Any, sinks: Any) -> Any:
     return torch.softmax(torch.cat([scores, more], -1), -1)[..., :-1] @ v
 
 
+def stick_breaking(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.mT * 0.125
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-1)
+    rest = F.logsigmoid(-scores).masked_fill(~seen, 0)
+    later = rest.flip(-1).cumsum(-1).flip(-1) - rest
+    return (F.logsigmoid(scores) + later).exp().masked_fill(~seen, 0) @ v
+
+
 def soft_cap(q: Any, k: Any, v: Any) -> Any:
     return torch.softmax(30 * torch.tanh(q @ k.mT * 0.00416666667), -1) @ v
 
@@ -76,6 +84,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "attention_differential": differential,
     "attention_sink": sink,
     "attention_soft_cap": soft_cap,
+    "attention_stick_breaking": stick_breaking,
     "attention_alibi": alibi,
     "attention_gqa": gqa,
     "attention_bias": lambda q, k, v, bias: attention(q, k, v, bias=bias),

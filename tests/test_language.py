@@ -142,6 +142,7 @@ ELEMENTWISE: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (lambda a, b: tl.sin(a) * tl.cos(b) + tl.tanh(a), lambda a, b: a.sin() * b.cos() + a.tanh()),
     (lambda a, b: tl.erf(a) + tl.sigmoid(b), lambda a, b: a.erf() + b.sigmoid()),
     (lambda a, b: tl.relu(a) + tl.silu(b) + tl.gelu(a), lambda a, b: F.relu(a) + F.silu(b) + F.gelu(a)),
+    (lambda a, b: tl.softplus(a) - tl.logsigmoid(b), lambda a, b: F.softplus(a) - F.logsigmoid(b)),
     (lambda a, b: tl.gelu(a, "tanh") + b, lambda a, b: F.gelu(a, approximate="tanh") + b),
     (lambda a, b: tl.maximum(a, b) - tl.minimum(a, 0), lambda a, b: a.maximum(b) - a.clamp(max=0)),
     (lambda a, b: tl.where(a > b, a, 2.0), lambda a, b: torch.where(a > b, a, 2.0)),
@@ -735,7 +736,7 @@ def test_positions_are_compared_by_blocks(condition: str, keeps: Callable[..., A
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("sofmax", r"did you mean softmax or "), ("softplus", r"docs/reference has what there is; others")],
+    [("sofmax", r"did you mean softmax or "), ("hardswish", r"docs/reference has what there is; others")],
 )
 def test_what_the_language_lacks_is_told_with_what_is_near(name: str, said: str) -> None:
     with pytest.raises(AttributeError, match=rf"treadle.language has no '{name}': {said}"):

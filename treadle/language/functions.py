@@ -426,6 +426,16 @@ def silu(array: Array) -> Array:
     return array * sigmoid(array)
 
 
+def softplus(array: Array) -> Array:
+    """log(1 + exp(a)), without overflow."""
+    return log1p(exp(array))
+
+
+def logsigmoid(array: Array) -> Array:
+    """log(1 / (1 + exp(-a))), the logarithm of a sigmoid."""
+    return -softplus(-array)
+
+
 def gelu(array: Array, approximate: str = "none") -> Array:
     """a * Phi(a), by the error function, or with `approximate="tanh"` by the usual polynomial under a tanh."""
     array = _as_floats(array)
