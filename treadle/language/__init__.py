@@ -144,5 +144,5 @@ def __getattr__(name: str) -> NoReturn:
     """Of what is not there (AttributeError, as `hasattr` wants it)."""
     close = get_close_matches(name, __all__, n=3)
     meant = f"did you mean {' or '.join(close)}?" if close else "docs/reference has what there is;"
-    said = f"{meant} others are written with these, as softplus(x) is tl.maximum(x, 0.0) + tl.log1p(tl.exp(-tl.abs(x)))"
+    said = f"{meant} others are written with these, as mish(x) is x * tl.tanh(tl.softplus(x))"
     raise AttributeError(f"treadle.language has no '{name}': {said}", name=name)
