@@ -30,7 +30,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 PASS = "hierarchy-split-streams"
 
 REFUSED = {
-    "attention_stick_breaking": "'x' is scanned by %C, and no part of it knows what came before",
     "embedding": "a result has axis 'd'",
     "layer_norm": "a result has axis 'i'",
     "rms_norm": "a result has axis 'i'",

@@ -86,9 +86,11 @@ def _(op: ReduceOp) -> Glyph:
 
 @_glyph.register
 def _(op: ScanOp) -> Glyph:
-    axis = op.axis.data
-    about = f"scan {op.kind.data} over {axis}: of all elements up to each"
-    return Glyph(f"{SIGNS[op.kind.data]} ≤ {axis}", "box", (axis,), about)
+    axis, own = op.axis.data, "without it" if op.is_exclusive else "itself included"
+    sign = {(False, False): "≤", (True, False): "<", (False, True): "≥", (True, True): ">"}
+    which = "from each on" if op.is_reverse else "up to each"
+    about = f"scan {op.kind.data} over {axis}: of all elements {which}, {own}"
+    return Glyph(f"{SIGNS[op.kind.data]} {sign[op.is_exclusive, op.is_reverse]} {axis}", "box", (axis,), about)
 
 
 @_glyph.register

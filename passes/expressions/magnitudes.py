@@ -35,12 +35,21 @@ def magnitude(expression: Expression, unknown: float = numbers.inf) -> float:
         inner = Leaf(owner.operand) if isinstance(owner, WhereOp) else inner_expression(expression.value)
         known = known_format(expression.type)
         own = known.largest if known is not None and known.has_few_exponents else unknown
+        if isinstance(owner, WhereOp) and _keeps_small_powers(owner):
+            return min(own, 1.0)
         return own if inner is None else min(own, magnitude(inner, unknown))
     if isinstance(expression, Constant):
         return abs(expression.number)
     if (near := distance_of(expression)) is not None:
         return near.peak
     return _magnitude_of_node(expression, unknown)
+
+
+def _keeps_small_powers(where: WhereOp) -> bool:
+    """Whether a condition keeps powers that are at most 1 where it holds."""
+    power = look_through(Leaf(where.operand))
+    is_power = isinstance(power, Node) and power.kind in (math.ExpOp, math.Exp2Op)
+    return is_power and is_never_above_zero(power.operands[0], [where])
 
 
 def most_in(format: Attribute, expression: Expression) -> float:

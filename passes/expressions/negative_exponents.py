@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
@@ -22,20 +22,21 @@ DEEPEST = 3
 """How many summands in a row are told from others."""
 
 
-def is_never_above_zero(exponent: Expression) -> bool:
-    """Whether a sum of multiples is at most zero: all are, or those are that are left beside `a - log(1 + exp(a))`, the
-    logarithm of a share, or once a sum of what is not negative is told from one of its elements."""
-    absent = absences_of(leaf.value for leaf in leaves(exponent))
+def is_never_above_zero(exponent: Expression, kept: Iterable[WhereOp] = ()) -> bool:
+    """Whether a sum of multiples is at most zero, of the elements that some conditions keep and of those of what it is
+    made of: all are, or those are that are left beside `a - log(1 + exp(a))`, the logarithm of a share, or once a sum
+    of what is not negative is told from one of its elements."""
+    absent = _texts({*kept, *absences_of(leaf.value for leaf in leaves(exponent))})
     return _is_bounded(list(_summands(exponent)), absent, DEEPEST)
 
 
-def _is_bounded(summands: Sequence[Summand], absent: frozenset[WhereOp], depth: int) -> bool:
+def _is_bounded(summands: Sequence[Summand], absent: frozenset[Hashable], depth: int) -> bool:
     if _are_never_above_zero(summands):
         return True
     return depth > 0 and any(_is_bounded(each, absent, depth - 1) for each in _larger(summands, absent))
 
 
-def _larger(summands: Sequence[Summand], absent: frozenset[WhereOp]) -> Iterator[list[Summand]]:
+def _larger(summands: Sequence[Summand], absent: frozenset[Hashable]) -> Iterator[list[Summand]]:
     """What is more than the sum, as `-log(x + exp(a))` is less than `-a` for no x below zero, and a sum of what is not
     above zero less than its own element, where there is one."""
     for i, (scale, each) in enumerate(summands):
@@ -43,10 +44,15 @@ def _larger(summands: Sequence[Summand], absent: frozenset[WhereOp]) -> Iterator
         if scale < 0 and (exponent := _power_below(each)) is not None:
             yield [*rest, *_summands(exponent, scale)]
         scan = _scan_of(each)
-        if scan is None or scan.is_exclusive or not absences_of([scan.operand]) <= absent:
+        if scan is None or scan.is_exclusive or not _texts(absences_of([scan.operand])) <= absent:
             continue
         if _is_never_above_zero(scale, Leaf(scan.operand)):
             yield [*rest, *_summands(Leaf(_past_conditions(scan.operand)), scale)]
+
+
+def _texts(conditions: Iterable[WhereOp]) -> frozenset[Hashable]:
+    """Conditions by what they say, and of what."""
+    return frozenset((op.condition.text.data, tuple(op.inputs)) for op in conditions)
 
 
 def _past_conditions(value: SSAValue) -> SSAValue:

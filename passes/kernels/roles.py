@@ -11,7 +11,7 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram import ContractOp, ScanOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
@@ -267,7 +267,11 @@ def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
 
 
 def _scanned_apart(part: Part, stream: str | None, repairs: Repairs) -> str | None:
-    """Why what is scanned along a stream cannot be: the stream has what came before a piece, and has it once."""
+    """Why what is scanned cannot be, along one axis: a stream has what came before a piece, and has it once."""
+    along = dict.fromkeys(op.axis.data for op in part.ops if isinstance(op, ScanOp))
+    if len(along) > 1:
+        names = " and ".join(f"'{axis}'" for axis in along)
+        return f"{names} are scanned, neither of which groups may cut"
     scans = [] if stream is None else [op for op in part.ops if is_scanned_along(op, stream)]
     inside = {op.result for op in part.reducing}
     for op in scans:

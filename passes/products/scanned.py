@@ -88,7 +88,7 @@ def _order(where: WhereOp, row: str, summed: str) -> tuple[bool, bool] | None:
 
 def _goes_over(read: ReadOp, row: str, summed: str) -> bool:
     """Whether an array is read as it lies, all of the axis of the rows under the name of the one that is summed."""
-    if read.is_padded or read.inputs or row not in axes_of(read.operand.type):
+    if read.is_padded or read.inputs or row not in axes_of(read.operand.type) or summed in axes_of(read.operand.type):
         return False
     names = {axis: summed if axis == row else axis for axis in axes_of(read.operand.type)}
     same = all(read.forms[axis] == Linear({name: 1}, 0) for axis, name in names.items())

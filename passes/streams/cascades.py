@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from xdsl.dialects import math
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
@@ -30,8 +31,19 @@ from treadle.passes._functions import label
 from treadle.passes.expressions.infinities import LeftOut, is_nothing_at_start, troubled_by
 from treadle.passes.expressions.magnitudes import magnitude
 from treadle.passes.expressions.reductions import operands_of
-from treadle.passes.expressions.scalars import Expression, Leaf, axes_in, leaves, quotient
-from treadle.passes.streams.changes import ADDED, ORDERED, Change, NoLaw, Repair, apart, is_growing, is_ordered
+from treadle.passes.expressions.scalars import Expression, Leaf, Node, axes_in, leaves, quotient, walk
+from treadle.passes.streams.changes import (
+    ADDED,
+    BEFORE,
+    ORDERED,
+    Change,
+    NoLaw,
+    Repair,
+    apart,
+    is_growing,
+    is_ordered,
+    shrinks,
+)
 from treadle.passes.streams.extremal import extremal_repair
 from treadle.passes.streams.moving import Dependent, Moving, spelled
 from treadle.passes.streams.neutral import may_overflow_meanwhile, vanishes
@@ -89,6 +101,8 @@ class Cascade:
         # Powers told from their own maximum are at most 1, and it has grown as they have.
         if grows and not any(map(is_ordered, vanishing)) and magnitude(expression) > 1:
             return NoLaw("what grows with later pieces may make it larger, and nothing is known to be the most")
+        if scales and not shrinks(change) and _may_explode(expression):
+            return NoLaw("a sum that may rise and fall is in an exponent, so that a repair may be infinite")
         if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
         at_start = {r for r in moved if is_nothing_at_start(r, operands)}
@@ -106,3 +120,10 @@ class Cascade:
         if reduction.kind.data in ORDERED:
             return self.moving.shift(Leaf(operands[0])), False
         raise Dependent(Leaf(operands[0]))
+
+
+def _may_explode(factor: Expression) -> bool:
+    """Whether a factor is a power of how far a sum has moved: what was added is nothing where that is infinite."""
+    powers = (each for each in walk(factor) if isinstance(each, Node) and each.kind in (math.ExpOp, math.Exp2Op))
+    moved = {leaf.value for power in powers for leaf in leaves(power) if leaf.version == BEFORE}
+    return any(not is_ordered(value) for value in moved)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ReduceOp, ScanOp
+from treadle.dialects.diagram import ContractOp, ReduceOp, ScanOp
 from treadle.passes.expressions.forms import Atom, linear_form, unscaled
 from treadle.passes.expressions.negative_exponents import is_never_above_zero
 from treadle.passes.expressions.scalars import (
@@ -110,22 +110,33 @@ def _falls(atom: Atom, slope: float, form: dict[Atom, float]) -> bool:
     if _grows(value):
         return False  # it moves back with what it is of
     before, after = form.get(Leaf(value, BEFORE), 0.0), form.get(value, 0.0)
-    rises = value.owner.kind.data == "max" or (value.owner.kind.data == "add" and is_nonnegative(Leaf(value)))
+    is_sum = value.owner.kind.data == "add" and not _is_told_from_others(value.owner)
+    rises = value.owner.kind.data == "max" or (is_sum and is_nonnegative(Leaf(value)))
     right_way = after < 0 if rises else value.owner.kind.data == "min" and after > 0
     return right_way and before == -after
 
 
 def _grows(value: SSAValue) -> bool:
     """Whether something is made of what is scanned in reverse."""
-    seen, stack = set[SSAValue](), [value]
+    return any(map(is_growing, _made_of(value)))
+
+
+def _is_told_from_others(sum: ReduceOp) -> bool:
+    """Whether what a sum adds up may be told from others along its axes: then it is repaired, and may fall."""
+    owners = (each.owner for each in _made_of(sum.operand))
+    reduced = (each.over_axes for each in owners if isinstance(each, ContractOp | ReduceOp))
+    return any({*axes} & {*sum.over_axes} for axes in reduced)
+
+
+def _made_of(value: SSAValue) -> Iterator[SSAValue]:
+    """A value, and all that it is made of."""
+    seen, stack = {value}, [value]
     while stack:
         each = stack.pop()
-        if is_growing(each):
-            return True
+        yield each
         new = {*each.owner.operands} - seen if isinstance(each.owner, Operation) else set[SSAValue]()
         seen |= new
         stack += new
-    return False
 
 
 def same(value: float) -> Change:

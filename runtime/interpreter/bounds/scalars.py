@@ -13,6 +13,8 @@ from treadle.runtime.interpreter.bounds.spreads import all_or_nothing
 from treadle.runtime.interpreter.bounds.tables import ABSOLUTE, ARGUMENT, EXACT, RELATIVE, SPREAD
 from treadle.runtime.interpreter.bounds.units import EXPONENTIAL, UNIT
 
+LOGARITHMS: tuple[type[Operation], ...] = (math.LogOp, math.Log1pOp)
+
 
 def scalar_error(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
     """The bound of a scalar operation, elementwise."""
@@ -26,6 +28,8 @@ def scalar_error(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) 
             for operand in operands:  # what may be anything may be NaN
                 spread = np.where(np.isinf(error_of(operand)), np.inf, spread)
         spread = np.where(np.isnan(spread) & np.isfinite(value), np.inf, spread)
+        if kind in LOGARITHMS:  # of a power that float64 does not hold, and that a shorter form never makes
+            spread = np.where(np.isposinf(value), np.inf, spread)
         if kind in EXACT or not is_float(format):
             return settled(value, spread)
         return settled(value, spread + _own_error(kind, operands, value, spread, format))
