@@ -34,7 +34,7 @@ MUTATIONS: dict[str, Mutation] = {
     # Choices by positions that become conditions.
     "masks: every row has an element": (
         "passes/masks/identities",
-        "if self._is_in_every_row(op, ",
+        "if not isinstance(op, ScanOp) and self._is_in_every_row(op, ",
         "if True or self._is_in_every_row(op, ",
     ),
     "masks: any number is an identity": (
@@ -432,7 +432,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "streams: all are sums": (
         "passes/expressions/reductions",
-        'return owner.kind.data if isinstance(owner, ReduceOp) else "add"',
+        'return owner.kind.data if isinstance(owner, ReduceOp | ScanOp) else "add"',
         'return "add"',
     ),
     "expand: saves in the place of another result": (
