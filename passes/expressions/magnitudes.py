@@ -48,8 +48,9 @@ def magnitude(expression: Expression, unknown: float = numbers.inf) -> float:
 def _keeps_small_powers(where: WhereOp) -> bool:
     """Whether a condition keeps powers that are at most 1 where it holds."""
     power = look_through(Leaf(where.operand))
-    is_power = isinstance(power, Node) and power.kind in (math.ExpOp, math.Exp2Op)
-    return is_power and is_never_above_zero(power.operands[0], [where])
+    if not isinstance(power, Node) or power.kind not in (math.ExpOp, math.Exp2Op):
+        return False
+    return is_never_above_zero(power.operands[0], [where])
 
 
 def most_in(format: Attribute, expression: Expression) -> float:

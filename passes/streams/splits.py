@@ -346,7 +346,8 @@ class _Parts:
             new: Operation = rebuilt(op, operands, type)
             new.properties["over"] = _over(op, self.split)
         elif is_scanned_along(op, self.split.axis):
-            new = op.along(self.split.inner, *operands, type)
+            scanned, total = operands
+            new = op.along(self.split.inner, scanned, total, type)
         elif isinstance(op, WhereOp):
             names = [name.data for name in op.names]
             inputs = dict(zip(names, operands[1:], strict=True))
