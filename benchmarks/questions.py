@@ -75,6 +75,7 @@ def questions() -> Iterator[Question]:
     yield from _of_layers()
     yield from _of_products()
     yield from _of_sums()
+    yield from _of_scans()
     yield from _of_others()
     yield from _of_an_older_machine()
 
@@ -283,6 +284,24 @@ def _of_sums() -> Iterator[Question]:
         cases.projection_of_heads(4, 16, 4096, 128, 2048),
         without("diagram-merge-depths"),
         (UNFUSED,),
+    )
+
+
+def _of_scans() -> Iterator[Question]:
+    yield Question(
+        "How fast is stick-breaking attention, in which steps, and what does a polynomial for its logarithm bring?",
+        cases.stick_breaking(16, 4096),
+        {
+            **{f"steps of {x}": sizes(stream=f"x={x}") for x in (64, 96)},
+            **without("diagram-allow-approximations"),
+        },
+        (UNFUSED,),
+    )
+    yield Question(
+        "How near to a copy are cumulative sums of rows?",
+        cases.cumulative_sums(16384, 4096),
+        without("diagram-raise-scans"),
+        (UNFUSED, COPY),
     )
 
 

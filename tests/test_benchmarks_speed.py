@@ -92,6 +92,8 @@ SMALL = [
     cases.products_of_a_batch(3, 40, 24),
     cases.projection_of_heads(2, 3, 9, 8, 40),
     cases.divergence(9, 40),
+    cases.stick_breaking(2, 33),
+    cases.cumulative_sums(9, 40),
     cases.attention_backward(1, 2, 33, 64),
 ]
 ROWS = [cases.softmax, cases.rms_norm]

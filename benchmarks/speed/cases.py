@@ -286,6 +286,23 @@ def divergence(rows: int, classes: int) -> Case:
     return Case("divergence", programs.example("kl_divergence", sizes), sizes, bytes=2 * 4 * rows * classes)
 
 
+def stick_breaking(heads: int, length: int) -> Case:
+    """Of heads of 64; the work is that of causal attention."""
+    sizes = {"h": heads, "q": length, "x": length}
+    text = programs.example("attention_stick_breaking", sizes)
+    return Case("stick-breaking", text, {**sizes, "d": 64}, flop=2 * heads * length * length * 64)
+
+
+def cumulative_sums(rows: int, length: int) -> Case:
+    sizes = {"i": rows, "x": length}
+
+    def summed(a: tl.Array) -> tl.Array:
+        return tl.cumsum(a, over="x").to("f16")
+
+    text = programs.traced("i x -> i x", summed, sizes)
+    return Case("cumulative sums", text, sizes, bytes=2 * 2 * rows * length)
+
+
 def attention_backward(batch: int, heads: int, length: int, width: int) -> Case:
     """Five products, of which ours makes two twice: not counted, as nobody counts them."""
     sizes = {"b": batch, "h": heads, "q": length, "x": length}

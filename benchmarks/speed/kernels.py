@@ -364,6 +364,15 @@ def _divergence(torch: Any, a: Any, b: Any) -> Any:
     return (one.exp() * (one - other)).sum(-1)
 
 
+def _stick_breaking(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    """As `examples/attention_stick_breaking.mlir` has it, with all scores."""
+    scores = (q @ k.mT).float() * 0.125
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril(-1)
+    rest = torch.nn.functional.softplus(scores).masked_fill(~seen, 0)
+    later = rest.flip(-1).cumsum(-1).flip(-1)
+    return (scores - later).exp().masked_fill(~seen, 0).to(v.dtype) @ v
+
+
 def _backward(torch: Any, q: Any, k: Any, v: Any, o: Any, given: Any) -> Any:
     """As `examples/attention_backward.mlir` has it, with all scores."""
     scale = q.shape[-1] ** -0.5
@@ -445,6 +454,8 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "products of a batch added up": {UNFUSED: _eager(lambda torch, a, b: torch.einsum("bmk,bkn->mn", a, b))},
     "projection of heads": {UNFUSED: _eager(lambda torch, a, b: torch.einsum("bhtd,hdo->bto", a, b))},
     "divergence": {UNFUSED: _eager(_divergence), COPY: _copy},
+    "stick-breaking": {UNFUSED: _eager(_stick_breaking), "torch.compile": _compiled(_stick_breaking)},
+    "cumulative sums": {UNFUSED: _eager(lambda torch, a: a.cumsum(-1)), COPY: _copy},
     "attention backward": {UNFUSED: _eager(_backward), "flash backward": _flash_backward},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
     "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},
