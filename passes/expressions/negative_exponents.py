@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from xdsl.dialects import arith, math
-from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
@@ -13,6 +12,7 @@ from treadle.passes.expressions.inner import look_through
 from treadle.passes.expressions.polynomials import Key, key_of
 from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node, leaves
 from treadle.passes.expressions.signs import is_nonnegative, is_nonpositive
+from treadle.passes.expressions.spans import past_conditions
 
 Summand = tuple[float, Expression]
 """A multiple of an expression."""
@@ -47,18 +47,12 @@ def _larger(summands: Sequence[Summand], absent: frozenset[Hashable]) -> Iterato
         if scan is None or scan.is_exclusive or not _texts(absences_of([scan.operand])) <= absent:
             continue
         if _is_never_above_zero(scale, Leaf(scan.operand)):
-            yield [*rest, *_summands(Leaf(_past_conditions(scan.operand)), scale)]
+            yield [*rest, *_summands(Leaf(past_conditions(scan.operand)), scale)]
 
 
 def _texts(conditions: Iterable[WhereOp]) -> frozenset[Hashable]:
     """Conditions by what they say, and of what."""
     return frozenset((op.condition.text.data, tuple(op.inputs)) for op in conditions)
-
-
-def _past_conditions(value: SSAValue) -> SSAValue:
-    while isinstance(value.owner, WhereOp):
-        value = value.owner.operand
-    return value
 
 
 def _power_below(logarithm: Expression) -> Expression | None:
