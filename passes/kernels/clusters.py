@@ -177,15 +177,18 @@ class Clusters:
     def _place_scanned(self, op: ScanOp) -> bool:
         """Put a scan together with all that is made of it up to sums along its axis, if it may be: what stands between
         can leave in no stream, where it changes with each piece."""
-        made = _made_of_scan(op)
-        owners = (operand.owner for each in made for operand in each.operands)
-        inside = [each for each in owners if isinstance(each, Operation) and each in self.members]
-        producers = dict.fromkeys(self.members[each] for each in inside)
-        whole = made.union(*producers)
-        if not all(map(_may_join, made)) or self._why_not(whole) is not None or self._is_too_much(whole):
+        whole = self._with_all_made_of(op)
+        if not all(map(_may_join, whole)) or self._why_not(whole) is not None or self._is_too_much(whole):
             return False
         self._join(whole)
         return True
+
+    def _with_all_made_of(self, op: ScanOp) -> frozenset[Operation]:
+        """A scan, what is made of it, and the clusters that these use."""
+        made = _made_of_scan(op)
+        owners = (operand.owner for each in made for operand in each.operands)
+        inside = [each for each in owners if isinstance(each, Operation) and each in self.members]
+        return made.union(*(self.members[each] for each in inside))
 
     def _is_too_much(self, ops: frozenset[Operation]) -> bool:
         """Whether several products beside a scan do not fit the machine."""
@@ -193,12 +196,9 @@ class Clusters:
 
     def _why_not_scanned(self, op: ScanOp) -> str | None:
         """Why a scan is in no stream with what is made of it: by no law does that follow, or it leaves."""
-        made = _made_of_scan(op)
-        owners = [operand.owner for each in made for operand in each.operands]
-        inside = [each for each in owners if isinstance(each, Operation) and each in self.members]
-        whole = made.union(*(self.members[each] for each in inside))
         if not op.is_reverse:
             return None
+        whole = self._with_all_made_of(op)
         if self._why_not(whole) is None and (reason := self.unfit(whole)) is not None:
             return reason
         plan = StreamPlan(part_of(whole), op.axis.data, self.repairs)
