@@ -205,3 +205,32 @@ __device__ __forceinline__ uint32_t bits_before(T end) {
   const int before = places_before<DIGITS...>(int(end < 0 ? 0 : end < FAR ? end : FAR)) - 32 * WORD;
   return before <= 0 ? 0u : before < 32 ? (1u << before) - 1u : ~0u;
 }
+
+// primitive: random_words
+// The two words of a counter (x, y) under a key, x in the low half: Philox2x32 with seven rounds (J. K. Salmon et al.,
+// SC 2011). Who asks for the same counter twice in one scope computes it once.
+__device__ __forceinline__ uint64_t random_words(uint32_t key, uint32_t x, uint32_t y) {
+  UNROLL for (int round = 0; round < 7; ++round) {
+    const uint64_t product = uint64_t(0xD256D193u) * x;
+    x = static_cast<uint32_t>(product >> 32) ^ key ^ y;
+    y = static_cast<uint32_t>(product);
+    key += 0x9E3779B9u;
+  }
+  return static_cast<uint64_t>(y) << 32 | x;
+}
+
+// primitive: random_word; needs: random_words
+// The first word of a counter, as a number with a sign.
+__device__ __forceinline__ int32_t random_word(int32_t key, int32_t x, int32_t y) {
+  return static_cast<int32_t>(static_cast<uint32_t>(random_words(key, x, y)));
+}
+
+// primitive: random_bits; needs: random_words
+// 16 random bits of a position. Four that differ by 8 in i, in j, or in both, within a block of 16 x 16, have the words
+// of one counter, in which bit 3 is set: by an addition, of which a compiler sees that it is the one to 8 more, if any.
+__device__ __forceinline__ int32_t random_bits(int32_t key, int32_t i, int32_t j) {
+  const uint32_t x = i, y = j;
+  const uint64_t words = random_words(key, x + (~x & 8), y + (~y & 8));
+  const uint32_t word = static_cast<uint32_t>(x & 8 ? words >> 32 : words);
+  return y & 8 ? word >> 16 : word & 0xFFFF;
+}

@@ -18,6 +18,7 @@ from treadle.dialects.diagram import MapOp, YieldOp
 from treadle.dialects.diagram.approximations import constant_of, is_by_reciprocal
 from treadle.dialects.diagram.array import Number, format_of
 from treadle.dialects.diagram.formats import NARROW, NUMBER_FORMATS
+from treadle.dialects.diagram.random import RandomOp
 
 C_TYPES = {**{name: each.c_type for name, each in NUMBER_FORMATS.items()}, "i1": "bool", "index": "int64_t"}
 
@@ -285,6 +286,8 @@ class ScalarPrinter:
             case arith.MaxSIOp() | arith.MinSIOp():
                 sign = ">" if isinstance(op, arith.MaxSIOp) else "<"
                 return f"({operands[0]} {sign} {operands[1]} ? {operands[0]} : {operands[1]})"
+            case RandomOp():
+                return self._call("random_bits" if op.are_shared else "random_word", *operands)
             case arith.SelectOp():
                 return f"({operands[0]} ? {operands[1]} : {operands[2]})"
             case arith.CmpiOp() if (predicate := op.predicate.value.data) < len(INTEGER_PREDICATES):

@@ -34,6 +34,7 @@ from treadle.dialects.diagram.elements import CastOp, ExtentOp, FillOp, IndexOp
 from treadle.dialects.diagram.law import ApplyOp, LawOp
 from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.place import PlaceAttr
+from treadle.dialects.diagram.random import RandomOp
 from treadle.dialects.diagram.read import ReadOp
 from treadle.dialects.diagram.reduce import ReduceOp
 from treadle.dialects.diagram.scan import ScanOp
@@ -53,6 +54,7 @@ Diagram = Dialect(
         IndexOp,
         LawOp,
         MapOp,
+        RandomOp,
         ReadOp,
         ReduceOp,
         ScanOp,

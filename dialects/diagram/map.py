@@ -34,6 +34,7 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS, STORED, ui8
 from treadle.dialects.diagram.lagging import check_skipping
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.random import RandomOp
 from treadle.dialects.diagram.sharing import check_sharing
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
@@ -90,7 +91,7 @@ def computed_in_8_bits(op: Operation) -> Attribute | None:
 @irdl_op_definition
 class MapOp(DiagramOperation):
     """Apply a scalar function to every element; an operand without an axis of the result is broadcast
-    along it. The body is straight-line `arith` and `math` over scalars of the operands' formats.
+    along it. The body is straight-line `arith` and `math` over scalars of the operands' formats, and `diagram.random`.
 
     ```
     %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
@@ -156,9 +157,10 @@ class MapOp(DiagramOperation):
             if op.dialect_name() in self.BODY_DIALECTS and (type := computed_in_8_bits(op)) is not None:
                 wide = "f32" if str(type) in EIGHT_BIT else "i32"
                 raise VerifyException(f"'{op.name}' computes in {type}: widen to {wide}, compute, and cast")
-            if op.dialect_name() not in self.BODY_DIALECTS:
+            if op.dialect_name() not in self.BODY_DIALECTS and not isinstance(op, RandomOp):
                 raise VerifyException(
-                    f"'{op.name}' in the body of a map: only arith and math operations may stand there"
+                    f"'{op.name}' in the body of a map: only operations of arith and math, and diagram.random, may "
+                    "stand there"
                 )
             for result in op.results:
                 if isinstance(result.type, ShapedType):

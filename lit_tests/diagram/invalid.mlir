@@ -276,7 +276,7 @@ func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
 
 // -----
 
-// CHECK: 'diagram.fill' in the body of a map: only arith and math operations may stand there
+// CHECK: 'diagram.fill' in the body of a map: only operations of arith and math, and diagram.random, may stand there
 func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
   %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
     %z = diagram.fill 0.0 : f32 -> tensor<?xf32, #diagram.array<[q]>>

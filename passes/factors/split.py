@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import Float32Type
@@ -16,7 +17,9 @@ from treadle.passes._functions import (
     label,
     note,
 )
+from treadle.passes.expressions.distances import distance_of
 from treadle.passes.expressions.inner import inner_expression
+from treadle.passes.expressions.kinds import NAN, kinds_of
 from treadle.passes.expressions.magnitudes import magnitude, shrink
 from treadle.passes.expressions.misfit import is_exact_in, misfit
 from treadle.passes.expressions.peaks import Peaks
@@ -42,6 +45,7 @@ from treadle.passes.expressions.scalars import (
     strip_casts,
     total,
 )
+from treadle.passes.expressions.scalars import factors as factors_of
 from treadle.passes.factors.logarithms import share_of
 from treadle.passes.factors.tested_shares import NOTHING_ASKED, Asked
 
@@ -101,12 +105,11 @@ class Splitter:
         return fixed and any(depends_on_reduction(leaf.value, self.over) for leaf in leaves(part))
 
     def _split_choice(self, node: Node) -> Split:
-        """What is zero where a condition says so that does not vary along the sum: its factors are 1 there."""
+        """What is zero where a condition says so. Of one that does not vary along the sum the factors are 1 there; of
+        another one some elements are left out, and the factors are those of the others, if they divide by numbers above
+        zero: where all are left out, nothing is divided by zero then."""
         condition, yes, no = node.operands
-        if is_number(yes, 0) and self.asked.leaves_out(condition):
-            split = self.split(no)
-            return replace(split, rest=select(condition, yes, split.rest)) if split.moves else Split(node)
-        if set(axes_in(condition)) & set(self.over) or not (is_number(yes, 0) or is_number(no, 0)):
+        if not (is_number(yes, 0) or is_number(no, 0)):
             return Split(node)
         split = self.split(no if is_number(yes, 0) else yes)
         if not split.moves:
@@ -116,8 +119,15 @@ class Splitter:
             instead = number(other, part.type)
             return select(condition, *((instead, part) if is_number(yes, 0) else (part, instead)))
 
+        rest = chosen(split.rest, 0)
+        if is_number(yes, 0) and self.asked.leaves_out(condition):
+            return replace(split, rest=rest)
+        if set(axes_in(condition)) & set(self.over):
+            if not all(map(_is_above_zero, split.below)):
+                return Split(node)
+            return replace(split, rest=_with_powers_outside(split, lambda part: chosen(part, 0)))
         above, below = ([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))
-        return Split(chosen(split.rest, 0), above, below, split.rounded)
+        return Split(rest, above, below, split.rounded)
 
     def _split_factor(self, factor: Expression) -> Split:
         """What does not vary along the sum moves if it is known late, or is small where such factors move; a constant
@@ -204,6 +214,29 @@ class Splitter:
     def _refuse(self, factor: str, reason: str) -> None:
         subject = f"{factor} stays in the sum {label(self.sum.result)}"
         note(self.function, PASS, subject, "refused", reason)
+
+
+def _is_above_zero(divisor: Expression) -> bool:
+    """Whether a divisor is above zero in all rows that have elements, if it is a number."""
+    return kinds_of(divisor) <= NAN | {"+", "+inf"}
+
+
+def _with_powers_outside(split: Split, chosen: Callable[[Expression], Expression]) -> Expression:
+    """What is left of the side of a choice, of which the other one is zero. Powers whose sum divides it are multiplied
+    by what is chosen: where one is no number the quotient is none anyway, and a stream that is told from a product need
+    not ask what an infinite maximum leaves."""
+    above, below = factors_of(split.rest)
+    divided = {key_of(Leaf(sum.operand)) for each in split.below if (sum := _sum(each)) is not None}
+    powers = [part for part in above if key_of(part) in divided and distance_of(part) is not None]
+    if not powers:
+        return chosen(split.rest)
+    others = reduce(product, (part for part in above if part not in powers), number(1, split.rest.type))
+    return reduce(product, powers, chosen(reduce(quotient, below, others)))
+
+
+def _sum(divisor: Expression) -> ReduceOp | None:
+    owner = divisor.value.owner if isinstance(divisor, Leaf) else None
+    return owner if isinstance(owner, ReduceOp) and owner.kind.data == "add" and owner.init is None else None
 
 
 def _parted(factors: Sequence[Expression], others: Sequence[Expression]) -> tuple[list[Expression], list[Expression]]:

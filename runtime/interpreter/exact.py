@@ -13,6 +13,7 @@ import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
+from treadle.dialects.diagram.random import RandomOp
 from treadle.runtime.interpreter.arrays import AnyArray
 from treadle.runtime.interpreter.scalars import value_of
 
@@ -48,6 +49,7 @@ RATIONAL: frozenset[type[Operation]] = frozenset(
         arith.XOrIOp,
         math.AbsFOp,
         math.FmaOp,
+        RandomOp,
     )
 )
 """Scalar operations that give a fraction for fractions."""

@@ -1,4 +1,4 @@
-"""`arith` and `math` on whole arrays at once: what each scalar operation of a map computes, in float64.
+"""`arith`, `math` and `diagram.random` on whole arrays at once: what each scalar operation of a map computes, in float64.
 
 One line an operation. What they lack is named by the interpreter when it meets it."""
 
@@ -13,8 +13,10 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
+from treadle.dialects.diagram.random import RandomOp
 from treadle.runtime.formats import saturated
 from treadle.runtime.interpreter.arrays import AnyArray, CannotRun, dtype_of
+from treadle.runtime.interpreter.random_bits import random_of
 
 Unary: TypeAlias = Callable[[AnyArray], AnyArray]
 Binary: TypeAlias = Callable[[AnyArray, AnyArray], AnyArray]
@@ -203,6 +205,7 @@ SCALAR_OPERATIONS: tuple[type[Operation], ...] = (
     arith.ConstantOp,
     arith.CmpfOp,
     arith.CmpiOp,
+    RandomOp,
     *UNARY,
     *BINARY,
     *TERNARY,
@@ -225,6 +228,8 @@ def _value_of(op: Operation, values: tuple[AnyArray, ...]) -> AnyArray:
             return COMPARE_FLOATS[op.predicate.value.data](*values)
         case arith.CmpiOp():
             return COMPARE_INTEGERS[op.predicate.value.data](*values)
+        case RandomOp():
+            return random_of(op, *values)
         case arith.TruncFOp():
             return saturated(values[0], op.result.type)
         case _ if kind in UNARY:

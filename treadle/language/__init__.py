@@ -77,6 +77,7 @@ from treadle.language.functions import (
     var,
     where,
 )
+from treadle.language.random import dropout, normal, random_bits, uniform
 
 __all__ = [
     "Array",
@@ -98,6 +99,7 @@ __all__ = [
     "cos",
     "cosh",
     "cumsum",
+    "dropout",
     "erf",
     "exp",
     "exp2",
@@ -119,7 +121,9 @@ __all__ = [
     "mean",
     "min",
     "minimum",
+    "normal",
     "prod",
+    "random_bits",
     "read",
     "relu",
     "round",
@@ -135,6 +139,7 @@ __all__ = [
     "tan",
     "tanh",
     "trunc",
+    "uniform",
     "var",
     "where",
 ]

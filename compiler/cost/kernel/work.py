@@ -19,6 +19,7 @@ from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 from treadle.dialects.diagram.lagging import skips_ones, slack_of
 from treadle.dialects.diagram.map import axes_in_body, is_square
+from treadle.dialects.diagram.random import RandomOp
 from treadle.dialects.diagram.sharing import sharing_of, tested_sharing_of
 from treadle.passes.expressions.lagging import lag_of
 from treadle.passes.kernels.outer import several_in
@@ -70,6 +71,11 @@ MULTIPLICATIONS = 3
 TEST = 2
 """For each reciprocal that is shared where divisors are tested: an addition, and its part of a comparison, of a branch
 and of where threads meet again."""
+
+
+RANDOM_WORD, RANDOM_BITS = 23, 8
+"""Of a counter under a key: in each of seven rounds a product of 64 bits, which takes two places, and what joins three
+words. Of 16 bits, where four elements of a fragment have one counter, and each picks its half."""
 
 
 SCANNED = {"float": 5, "shuffle": 1}
@@ -191,6 +197,8 @@ def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> M
         return {"special": special, "float": others}
     if is_by_polynomial(scalar):
         return {"float": OF_POLYNOMIAL}
+    if isinstance(scalar, RandomOp):
+        return {"float": RANDOM_BITS if scalar.are_shared else RANDOM_WORD}
     if scalar.name in FUNCTIONS:
         return dict(zip(("special", "float"), FUNCTIONS[scalar.name], strict=True))
     if scalar.name.startswith("math.") and scalar.name not in CHEAP_FUNCTIONS:
