@@ -97,6 +97,30 @@ def attention_stick_breaking(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, .
     return ((share * F.pad(left[..., 1:], (0, 1), value=1.0)[..., : share.shape[-1]]) @ v,)
 
 
+def philox(key: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both words of Philox2x32 with seven rounds, as numbers without signs."""
+    low = 2**32 - 1
+    key, x, y = (each.to(torch.int64) & low for each in (key, x, y))
+    for number in range(7):
+        product = 0xD256D193 * x  # wraps around at 64 bits, which are all there
+        x = (product >> 32 & low) ^ (key + 0x9E3779B9 * number & low) ^ y
+        y = product & low
+    return x, y
+
+
+def random_bits(key: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Halves of the words that a block of 16 x 16 has for positions that differ by 8."""
+    words = philox(key, i | 8, j | 8)
+    return torch.where((i & 8) > 0, words[1], words[0]) >> torch.where((j & 8) > 0, 16, 0) & 0xFFFF
+
+
+def attention_dropout(q: Tensor, k: Tensor, v: Tensor, seed: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    keys = philox(seed, torch.tensor(0), torch.arange(len(q)))[0]
+    share = torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1)
+    return (torch.where(random_bits(keys[:, None, None], i, j) < 6554, 0.0, share * 65536 / (65536 - 6554)) @ v,)
+
+
 def convolution(x: Tensor, f: Tensor, stride: int = 1, dilation: int = 1) -> tuple[Tensor, ...]:
     """Of samples by channels; nothing, where the window is longer than the samples."""
     count = max((x.shape[1] - 1 - dilation * (f.shape[0] - 1)) // stride + 1, 0)
@@ -286,6 +310,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_alibi": attention_alibi,
     "attention_causal": attention_causal,
     "attention_decode": attention,
+    "attention_dropout": attention_dropout,
     "attention_f8": attention_f8,
     "attention_forgetting": attention_forgetting,
     "attention_stick_breaking": attention_stick_breaking,

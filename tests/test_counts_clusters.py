@@ -37,6 +37,7 @@ ALONG: dict[str, tuple[str, ...]] = {
     "attention_backward": ("x",),
     "attention_bf16": ("q",),
     "attention_bias": ("b", "q"),
+    "attention_dropout": ("q",),
     "attention_f8": ("q",),
     "attention_gqa": ("g", "q"),
     "attention_latent": ("h",),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differences import differentiated, inputs_of, is_float, odd_sizes, run
+from oracles import attention_dropout
 
 import treadle
 import treadle.language as tl
@@ -85,6 +86,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "attention_sink": sink,
     "attention_soft_cap": soft_cap,
     "attention_stick_breaking": stick_breaking,
+    "attention_dropout": lambda q, k, v, seed: attention_dropout(q, k, v, seed)[0],
     "attention_alibi": alibi,
     "attention_gqa": gqa,
     "attention_bias": lambda q, k, v, bias: attention(q, k, v, bias=bias),

@@ -34,6 +34,8 @@ PADDED = ("attention_forgetting",)
 SCANNED = ("attention_stick_breaking",)
 """What is scanned, which no operation of it says."""
 EVERY = sorted((Path(__file__).parents[1] / "examples").glob("*.mlir"))
+OF_WIDE_PRODUCTS = ("attention_dropout",)
+"""What multiplies integers of 64 bits as `linalg`, which no diagram has."""
 UNSIGNED = ("matmul_int4",)
 """What `arith` has no types for."""
 EXAMPLES = [path for path in EVERY if path.stem not in (*SCATTERED, *PADDED, *SCANNED, *UNSIGNED)]
@@ -50,8 +52,9 @@ def inputs_of(module: ModuleOp) -> list[NDArray[Any]]:
         for axis, size in sizes_of(argument.type).items():
             sizes.setdefault(axis, size if size >= 0 else SIZES[len(sizes) % len(SIZES)] + 6 * (axis == "s"))
         shape = [sizes[axis] for axis in axes_of(argument.type)]
-        whole = str(format_of(argument.type)) in INTEGERS
-        found.append(random.integers(0, 3, shape) if whole else random.normal(size=shape))
+        format = str(format_of(argument.type))
+        made = random.integers(0, 3, shape) if format in INTEGERS else random.normal(size=shape)
+        found.append(made.astype(np.int32) if format == "i32" else made)
     return found
 
 
@@ -158,6 +161,8 @@ def test_examples(path: Path) -> None:
     lowered = as_linalg(path)
     for result, value in zip(Evaluator().run(entry_function(lowered), arguments), wanted, strict=True):
         np.testing.assert_allclose(result, value, rtol=1e-9, atol=1e-12)
+    if path.stem in OF_WIDE_PRODUCTS:
+        return
     if any(isinstance(op, tensor.ExtractSliceOp) for op in lowered.walk()):  # of a computed size, which stays
         sizes = with_fitting(function.body.block, found)
         lowered = as_linalg(path, {axis: size for axis, size in sizes.items() if axis in symbolic or axis not in found})

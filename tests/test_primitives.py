@@ -146,6 +146,9 @@ USES = {
     "wrapped_sum": "f2[t] = wrapped_sum(int(f[t]), int(f[t + 1]));",
     "wrapped_difference": "f2[t] = wrapped_difference(int(f[t]), int(f[t + 1]));",
     "wrapped_product": "f2[t] = wrapped_product(int(f[t]), int(f[t + 1]));",
+    "random_words": "f2[t] = float(random_words(uint32_t(t), 3, 5) & 7);",
+    "random_word": "f2[t] = float(random_word(t, 3, 5));",
+    "random_bits": "f2[t] = float(random_bits(t, 3, 5));",
     "quotient": "f2[t] = quotient(int(f[t]), int(f[t + 1]));",
     "remainder_of": "f2[t] = remainder_of(int(f[t]), int(f[t + 1]));",
     **{

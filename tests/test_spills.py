@@ -24,6 +24,7 @@ EVERY_DAY = ("gated_linear_attention", "h100", "stated")
 KNOWN = {
     ("attention_backward", "a100", "long"): 244,  # where a block is, which it needs again behind its loops
     ("attention_backward", "h100", "long"): 16,  # of the kernel with roles
+    ("attention_dropout", "h100", "long"): 40,  # of consumers beside a producer whose lanes copy
     ("attention_f8", "h100", "long"): 8,  # of the kernel beside, without roles
     ("attention_int8_cache", "h100", "long"): 380,  # of consumers beside a producer whose lanes copy
     ("attention_packed", "a100", "long"): 112,  # any strides

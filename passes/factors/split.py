@@ -218,7 +218,10 @@ class Splitter:
 
 def _is_above_zero(divisor: Expression) -> bool:
     """Whether a divisor is above zero in all rows that have elements, if it is a number."""
-    return kinds_of(divisor) <= NAN | {"+", "+inf"}
+    sum = _sum(divisor)
+    near = None if sum is None else distance_of(Leaf(sum.operand))
+    one_is_there = near is not None and near.is_reached and not near.may_vanish
+    return one_is_there or kinds_of(divisor) <= NAN | {"+", "+inf"}
 
 
 def _with_powers_outside(split: Split, chosen: Callable[[Expression], Expression]) -> Expression:

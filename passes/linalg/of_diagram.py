@@ -42,7 +42,9 @@ from treadle.dialects.diagram import (
 from treadle.dialects.diagram.array import DYNAMIC, Format, Number, axes_of, format_of, is_array, shape_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.random import RandomOp
 from treadle.passes.linalg.presence import Presence
+from treadle.passes.linalg.random_words import random_in_arith
 from treadle.passes.linalg.scalars import COMBINE, converted, position
 
 Scalars: TypeAlias = Sequence[SSAValue]
@@ -229,6 +231,9 @@ class Lowering:
         def body(scalars: Scalars) -> SSAValue:
             values: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, scalars, strict=False))
             for inner in list(op.body.block.ops)[:-1]:
+                if isinstance(inner, RandomOp):
+                    values[inner.result] = random_in_arith(inner, *(values[each] for each in inner.operands))
+                    continue
                 new = inner.clone(values)  # which the builder around puts into the body
                 values.update(zip(inner.results, new.results, strict=True))
             return values.get(op.yielded, op.yielded)

@@ -24,15 +24,15 @@ SECOND = 0x3C6EF372
 
 
 def random_bits(seed: Any, of: Array, axes: str | Iterable[str] | None = None) -> Array:
-    """16 random bits for each position of an array, numbers from 0 to 65535 in i32, by Philox2x32 with seven rounds. The
-    seed is an integer, or an array of i32. `axes` are those that tell positions apart, `of.axes` if nothing is said:
-    along others the bits are the same, and the order of the last two and of those before is a part of the seed."""
+    """16 random bits for each position of an array, numbers from 0 to 65535 in i32, by Philox2x32 with seven rounds.
+    The seed is an integer, or an array of i32. `axes` are those that tell positions apart, `of.axes` if nothing is
+    said: along others the bits are the same, and in another order of axes they are other bits."""
     return _random("random_bits", 16, seed, of, axes)
 
 
 def uniform(seed: Any, of: Array, axes: str | Iterable[str] | None = None) -> Array:
-    """Random numbers between 0 and 1, neither of which they are, in f32: odd multiples of 2^-24. `seed` and `axes` as in
-    `random_bits`."""
+    """Random numbers between 0 and 1, neither of which they are, in f32: odd multiples of 2^-24. `seed` and `axes` as
+    in `random_bits`."""
     words = _random("uniform", 32, seed, of, axes)
 
     def body(scalars: Sequence[SSAValue]) -> SSAValue:
@@ -45,9 +45,9 @@ def uniform(seed: Any, of: Array, axes: str | Iterable[str] | None = None) -> Ar
 def normal(seed: Any, of: Array, axes: str | Iterable[str] | None = None) -> Array:
     """Random numbers with the mean 0 and the variance 1, normally distributed up to 5.7, in f32 (G. E. P. Box and
     M. E. Muller, 1958). `seed` and `axes` as in `random_bits`."""
-    given: Any = plain(seed)
+    array, given = traced("normal", of), plain(seed)
     other = given ^ SECOND if isinstance(given, Array | int) else given
-    return sqrt(-2.0 * log(uniform(seed, of, axes))) * cos(2 * pi * uniform(other, of, axes))
+    return sqrt(-2.0 * log(uniform(seed, array, axes))) * cos(2 * pi * uniform(other, array, axes))
 
 
 def dropout(array: Array, rate: float, seed: Any, axes: str | Iterable[str] | None = None) -> Array:
