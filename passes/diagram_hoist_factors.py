@@ -99,8 +99,8 @@ class DiagramHoistFactorsPass(ModulePass):
     }
     ```
 
-    Legal over the reals: sum(f * g(x)) = f * sum(g(x)), also of what a condition that is constant along the axis makes
-    zero (f is 1 there); and max(c * s(x)) = c * max(s(x)) for c > 0, which holds in floating point as well, because
+    Legal over the reals: sum(f * g(x)) = f * sum(g(x)), also of what a condition makes zero (f is 1 in rows that one
+    which is constant along the axis leaves out); and max(c * s(x)) = c * max(s(x)) for c > 0, which holds in floating point as well, because
     rounding is monotone. c may be a number of the program, if it says that it is above zero, as in
     `maximumf(c, 1.0e-30)`. A power is told from its peak, which is a factor that is constant along the axis:
     `exp(s - max(m, k)) = exp(s - m) exp(m - max(m, k))` with m = max(s) (`expressions.peaks`), and a share that is
@@ -112,6 +112,8 @@ class DiagramHoistFactorsPass(ModulePass):
 
     Guards:
 
+    - A factor leaves a choice whose condition varies along the sum only if what it divides by is above zero: where
+      nothing is chosen, zero is divided. Powers whose sum divides them are multiplied by what is chosen.
     - A moved division is not done where the axis may be empty (0 / 0 would be NaN, the plain sum is 0), nor in rows of
       which a condition leaves nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1
       at their extremum.

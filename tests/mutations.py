@@ -581,8 +581,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "hoist: forgets a choice": (
         "passes/factors/split",
-        "Split(chosen(split.rest, 0), above",
-        "Split(split.rest, above",
+        "rest = chosen(split.rest, 0)",
+        "rest = split.rest",
+    ),
+    "hoist: powers that are left out count": (
+        "passes/factors/split",
+        "return reduce(product, powers, chosen(reduce(quotient, below, others)))",
+        "return reduce(product, powers, reduce(quotient, below, others))",
     ),
     "streams: decides a choice the other way": (
         "passes/streams/neutral",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from differences import differentiated, inputs_of, is_float, odd_sizes, run
-from oracles import attention_dropout
 
 import treadle
 import treadle.language as tl
+from oracles import attention_dropout
 from treadle.compiler.source import load_module, parse_module
 from treadle.runtime.interpreter import entry_function
 

@@ -151,6 +151,20 @@ def test_what_is_refused(function: Any, said: str) -> None:
         treadle.kernel("m n, -> m n")(function).trace(("f32", "i32"), {"m": 4, "n": 4})
 
 
+def test_bits_are_integers() -> None:
+    text = """
+!m = tensor<?xi32, #diagram.array<[q]>>
+func.func @f(%m: !m) -> !m {
+  %n = diagram.map (%s = %m : !m) -> !m {
+    %r = diagram.random 16 of %s at %s, %s : f32
+    diagram.yield %r : f32
+  }
+  func.return %n : !m
+}"""
+    with pytest.raises(TreadleError, match="random bits are a number in i32, not in f32"):
+        parse_module(text)
+
+
 # -- attention ------------------------------------------------------------------------------------
 
 

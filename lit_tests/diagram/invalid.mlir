@@ -276,6 +276,25 @@ func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
 
 // -----
 
+// CHECK: random numbers have 16 bits or 32, not 8
+func.func @f(%m: tensor<?xi32, #diagram.array<[q]>>) {
+  %n = diagram.map (%s = %m : tensor<?xi32, #diagram.array<[q]>>) -> tensor<?xi32, #diagram.array<[q]>> {
+    %r = diagram.random 8 of %s at %s, %s : i32
+    diagram.yield %r : i32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'diagram.random' expects parent op 'diagram.map'
+func.func @f(%m: i32) {
+  %r = diagram.random 16 of %m at %m, %m : i32
+  func.return
+}
+
+// -----
+
 // CHECK: 'diagram.fill' in the body of a map: only operations of arith and math, and diagram.random, may stand there
 func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
   %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {

@@ -92,6 +92,19 @@ func.func @scan(%S: !S, %m: !m, %P: !P) -> !S {
   func.return %d : !S
 }
 
+// CHECK-LABEL: func.func @random
+// CHECK:        %w = diagram.random 32 of %k at %i, %i : i32
+// CHECK-NEXT:   %b = diagram.random 16 of %w at %i, %j {note = "kept"} : i32
+// GENERIC: %b = "diagram.random"(%w, %i, %j) <{bits = 16 : i32}> {note = "kept"} : (i32, i32, i32) -> i32
+func.func @random(%key: tensor<i32, #diagram.array<[]>>, %I: tensor<?xi32, #diagram.array<[q]>>, %J: tensor<?xi32, #diagram.array<[x]>>) -> tensor<?x?xi32, #diagram.array<[q, x]>> {
+  %R = diagram.map (%k = %key : tensor<i32, #diagram.array<[]>>, %i = %I : tensor<?xi32, #diagram.array<[q]>>, %j = %J : tensor<?xi32, #diagram.array<[x]>>) -> tensor<?x?xi32, #diagram.array<[q, x]>> {
+    %w = diagram.random 32 of %k at %i, %i : i32
+    %b = diagram.random 16 of %w at %i, %j {note = "kept"} : i32
+    diagram.yield %b : i32
+  }
+  func.return %R : tensor<?x?xi32, #diagram.array<[q, x]>>
+}
+
 // The maximum is broadcast along x; the bodies are scalar.
 
 // CHECK-LABEL: func.func @map

@@ -340,6 +340,36 @@ func.func @choice(%S: !E, %V: !V) -> !O {
   func.return %O : !O
 }
 
+// Of a condition that varies along the sum the divisor leaves, too: powers are multiplied by what is chosen, so that where
+// one is no number the sum is none.
+// CHECK-LABEL: func.func @choice_along_the_sum
+// CHECK:       %P = diagram.map (%[[t:[a-z0-9_]+]] = %T : {{.*}}, %[[e:[a-z0-9_]+]] = %E : {{.*}})
+// CHECK:         %is = arith.cmpf ogt, %[[t]], %zero
+// CHECK:         %[[chosen:.*]] = arith.select %is, %[[t]], %{{.*}} : f32
+// CHECK-NEXT:    arith.mulf %[[chosen]], %[[e]] : f32
+// CHECK:       %O_sum = diagram.contract %P, %V over [x] accumulate f32
+// CHECK-NEXT:  %O = diagram.map (%[[sum:[a-z0-9_]+]] = %O_sum : {{.*}}, %[[l:[a-z0-9_]+]] = %l : {{.*}})
+// CHECK-NEXT:    arith.divf %[[sum]], %[[l]] : f32
+func.func @choice_along_the_sum(%S: !E, %T: !E, %V: !V) -> !O {
+  %m = diagram.reduce max %S over [x] : !E -> !l
+  %E = diagram.map (%s = %S : !E, %r = %m : !l) -> !E {
+    %d = arith.subf %s, %r : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !E -> !l
+  %P = diagram.map (%a = %E : !E, %b = %l : !l, %t = %T : !E) -> !E {
+    %zero = arith.constant 0.0 : f32
+    %is = arith.cmpf ogt, %t, %zero : f32
+    %p = arith.divf %a, %b : f32
+    %q = arith.mulf %p, %t : f32
+    %chosen = arith.select %is, %q, %zero : f32
+    diagram.yield %chosen : f32
+  }
+  %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
+  func.return %O : !O
+}
+
 !R = tensor<?x?xf32, #diagram.array<[q, k]>>
 
 // Relative to a maximum with another number in it, powers are told from their peak, which moves past the sum. Zero stands for a
