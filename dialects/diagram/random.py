@@ -12,6 +12,8 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, OpTrait, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.syntax import parse_pair
+
 ROUNDS, MULTIPLIER, KEY_STEP = 7, 0xD256D193, 0x9E3779B9
 """Of Philox2x32: seven rounds are the fewest that pass every test of BigCrush (the paper, table 2)."""
 
@@ -71,10 +73,10 @@ class RandomOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         bits = parser.parse_integer(allow_boolean=False, allow_negative=False)
-        values = list[SSAValue]()
-        for word in ("of", "at", ","):
-            (parser.parse_punctuation if word == "," else parser.parse_keyword)(word)
-            values.append(parser.resolve_operand(parser.parse_unresolved_operand(), i32))
+        parser.parse_keyword("of")
+        key = parser.parse_unresolved_operand()
+        parser.parse_keyword("at")
+        values = parser.resolve_operands((key, *parse_pair(parser)), (i32, i32, i32), parser.pos)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type = parser.parse_type()
