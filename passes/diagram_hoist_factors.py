@@ -100,9 +100,9 @@ class DiagramHoistFactorsPass(ModulePass):
     ```
 
     Legal over the reals: sum(f * g(x)) = f * sum(g(x)), also of what a condition makes zero (f is 1 in rows that one
-    which is constant along the axis leaves out); and max(c * s(x)) = c * max(s(x)) for c > 0, which holds in floating point as well, because
-    rounding is monotone. c may be a number of the program, if it says that it is above zero, as in
-    `maximumf(c, 1.0e-30)`. A power is told from its peak, which is a factor that is constant along the axis:
+    which is constant along the axis leaves out); and max(c * s(x)) = c * max(s(x)) for c > 0, which holds in floating
+    point as well, because rounding is monotone. c may be a number of the program, if it says that it is above zero, as
+    in `maximumf(c, 1.0e-30)`. A power is told from its peak, which is a factor that is constant along the axis:
     `exp(s - max(m, k)) = exp(s - m) exp(m - max(m, k))` with m = max(s) (`expressions.peaks`), and a share that is
     written as a power is one that is divided: `exp(u - log v) = exp(u) / v` (`factors.logarithms`). A sum of powers
     times a polynomial of what is late is one about what the stream has so far, and sums of derivatives
