@@ -1,4 +1,5 @@
-"""`arith`, `math` and `diagram.random` on whole arrays at once: what each scalar operation of a map computes, in float64.
+"""`arith`, `math` and `diagram.random` on whole arrays at once: what each scalar operation of a map computes, in
+float64.
 
 One line an operation. What they lack is named by the interpreter when it meets it."""
 
