@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import Graph, Node
 from xdsl.dialects.builtin import i32
 
 from treadle.dialects.diagram.random import BLOCK, KEY_STEP, MULTIPLIER, ROUNDS
@@ -19,14 +20,15 @@ from treadle.language.array import Array
 from treadle.language.functions import chosen
 from treadle.language.random import LEVELS, bits_at
 from treadle.torch.axes import leaves
+from treadle.torch.made import made_of
 from treadle.torch.registry import FORMATS, aten, computed
 from treadle.torch.tensors import Body, Tensor
 
 LOW = 2**32 - 1
 """The bits of a word."""
 
-SEED = aten.randint.low
-"""What draws a seed."""
+SEED, PART = aten.randint.low, aten.slice.Tensor
+"""What draws a seed, or several, of which each is a part."""
 
 PER_GRAPH = "the seeds of what kernels draw, which PyTorch's generator gives at each call"
 """Why seeds stay."""
@@ -145,8 +147,48 @@ def kept_in_program(body: Body, seed: Tensor, shape: Sequence[Any], dropped: int
 
 def is_seed(node: Node) -> bool:
     """Whether it is drawn for kernels alone, those of a backward that it is saved for among them."""
-    drawn = [user for user in node.users if user.op != "output"]
-    return node.target is SEED and bool(drawn) and all(user.target is KEPT for user in drawn)
+    users = _users(node) if node.target is SEED else []
+    return any(user.target is KEPT for user in users) and all(user.target is KEPT or _is_output(user) for user in users)
 
 
-__all__ = ["KEPT", "bernoulli", "dropout", "dropout_backward", "is_seed", "kept"]
+def _users(seed: Node) -> list[Node]:
+    return [each for user in seed.users for each in (user.users if user.target is PART else [user])]
+
+
+def _is_output(node: Node) -> bool:
+    return node.op == "output"
+
+
+def draw_at_once(graph: Graph) -> None:
+    """One operation of PyTorch for all seeds of a graph that lie on one device."""
+    for device in {node.meta["val"].device: None for node in _seeds(graph)}:
+        seeds = [node for node in _seeds(graph) if node.meta["val"].device == device]
+        if len(seeds) < 2:
+            continue
+        low, high, _ = seeds[0].args
+        with graph.inserting_before(seeds[0]):
+            count = [len(seeds)]
+            drawn = made_of(graph, seeds[0], SEED, (low, high, count), seeds[0].kwargs, shape=count)
+            for i, node in enumerate(seeds):
+                node.replace_all_uses_with(_part(graph, node, drawn, i))
+        for node in seeds:
+            graph.erase_node(node)
+
+
+def _seeds(graph: Graph) -> list[Node]:
+    """What `_drawn` asked for."""
+    nodes = graph.find_nodes(op="call_function", target=SEED)
+    return [node for node in nodes if is_seed(node) and node.args == (-(2**31), 2**31, [1])]
+
+
+def _part(graph: Graph, like: Node, drawn: Node, place: int) -> Node:
+    """One element. Where it lies is known of it: others of the same tensor are other arguments."""
+    made = made_of(graph, like, PART, (drawn, 0, place, place + 1))
+    value = drawn.meta["val"]
+    if isinstance(value, torch.Tensor):
+        with unset_fake_temporarily():
+            made.meta["val"] = value[place : place + 1]
+    return made
+
+
+__all__ = ["KEPT", "PER_GRAPH", "bernoulli", "draw_at_once", "dropout", "dropout_backward", "is_seed", "kept"]
