@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import treadle
 import treadle.language as tl
 import treadle.torch
+from treadle.torch.exchange import exchange_sums
 from treadle.torch.random import kept
 
 OPTIONS = {"backend": "interpreter", "machine": "h100", "cpu_work": 1e12}
@@ -342,3 +344,30 @@ def test_gradients_of_several(options: dict[str, Any]) -> None:
     expected = dropped(dropped(x.sin(), 0.5, one).exp(), 0.5, two) * dropped(x, 0.5, three)
     torch.testing.assert_close(made, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), x)[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_sums_are_exchanged_under_the_same_mask_alone(same: bool) -> None:
+    def run(a: torch.Tensor, v: torch.Tensor, g: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> Any:
+        product = torch.bmm(dropped(a, 0.5, one), v)
+        gradient = dropped(torch.bmm(g, v.permute(0, 2, 1)), 0.5, one if same else other)
+        return product, (a * gradient).sum(-1, keepdim=True)
+
+    given = numbers(2, 7, 23), numbers(2, 23, 5), numbers(2, 7, 5), *masks(0.5, (2, 7, 23), (2, 7, 23))
+    module = make_fx(run, tracing_mode="fake")(*given)
+    (old,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.sum.dim_IntList)
+    exchange_sums(module.graph)
+    module.graph.lint()
+    module.recompile()
+    assert (old in module.graph.nodes) is not same
+    torch.testing.assert_close(module(*given), run(*given), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_for_sizes_that_change() -> None:
+    function = torch.compile(lambda x: F.dropout(x.sin(), 0.5).exp(), backend="treadle", options=TRAINING, dynamic=True)
+    for rows in (33, 40):
+        x = numbers(rows, 32).requires_grad_()
+        made = function(x)
+        (gradient,) = torch.autograd.grad(made.sum(), x)
+        expected = torch.where(made != 1, 2 * x.cos() * made, 0)
+        torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4)
