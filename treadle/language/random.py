@@ -14,7 +14,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.random import RandomOp
 from treadle.language.array import Array, names_of, traced
 from treadle.language.functions import cos, log, sqrt, where
-from treadle.language.graph import constant, plain
+from treadle.language.graph import Graph, constant, plain
 
 LEVELS = 2**16
 """Of the bits that tell what is dropped."""
@@ -71,12 +71,18 @@ def _random(name: str, bits: int, seed: Any, of: Any, axes: str | Iterable[str] 
     for axis in told:
         if axis not in array.graph.sizes:
             raise TreadleError(f"{name}: there is no axis '{axis}' (axes are {', '.join(array.graph.sizes)})")
-    first = len(told) % 2
-    pairs: list[tuple[str | None, str | None]] = [(None, told[0] if told else None)] if first or not told else []
-    pairs += zip(told[first::2], told[first + 1 :: 2], strict=True)
-    key = _seed(name, seed, array)
+    return bits_at(array.graph, bits, _seed(name, seed, array), [array.graph.index(axis) for axis in told])
+
+
+def bits_at(graph: Graph, bits: int, seed: Array | int, places: Sequence[SSAValue | None]) -> Array:
+    """The bits of a place, which is several positions in i32 (None: 0). Two after another make a key of the seed for
+    the next two; of an odd number the first is alone."""
+    given = places or [None]
+    given = [None, *given] if len(given) % 2 else given
+    pairs = list(zip(given[::2], given[1::2], strict=True))
+    key = seed
     for i, pair in enumerate(pairs):
-        key = _keyed(array, 32 if i < len(pairs) - 1 else bits, key, pair)
+        key = _keyed(graph, 32 if i < len(pairs) - 1 else bits, key, pair)
     assert isinstance(key, Array)
     return key
 
@@ -91,16 +97,15 @@ def _seed(name: str, seed: Any, array: Array) -> Array | int:
     raise TreadleError(f"{name}: the seed is {said}: give an integer of 32 bits, or an array of i32 of the function")
 
 
-def _keyed(array: Array, bits: int, key: Array | int, pair: tuple[str | None, str | None]) -> Array:
-    """The bits of positions along two axes, or along one."""
-    graph = array.graph
-    positions = [graph.index(axis) for axis in pair if axis is not None]
+def _keyed(graph: Graph, bits: int, key: Array | int, pair: tuple[SSAValue | None, SSAValue | None]) -> Array:
+    """The bits of two positions, or of one."""
+    positions = [place for place in pair if place is not None]
     inputs = [*([key.value] if isinstance(key, Array) else []), *positions]
 
     def body(scalars: Sequence[SSAValue]) -> SSAValue:
         rest = iter(scalars)
         word = next(rest) if isinstance(key, Array) else _integer(key)
-        row, column = (_integer(0) if axis is None else next(rest) for axis in pair)
+        row, column = (_integer(0) if place is None else next(rest) for place in pair)
         return RandomOp(bits, word, row, column).result
 
     return Array(graph, graph.map(inputs, body, i32))

@@ -18,6 +18,7 @@ from treadle.torch.convolution import convolution
 from treadle.torch.flexible import FLEX_ATTENTION, flexible_attention
 from treadle.torch.heads import for_heads
 from treadle.torch.masked import masked_softmax
+from treadle.torch.random import bernoulli, dropout, dropout_backward
 
 aten: Any = torch.ops.aten
 
@@ -52,6 +53,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten._native_batch_norm_legit.no_stats] = instance_norm
     table[aten.var_mean.correction] = var_mean
     table[aten.var.correction] = var
+    table[aten.native_dropout.default] = dropout
+    table[aten.native_dropout_backward.default] = dropout_backward
+    table[aten.bernoulli.p] = bernoulli
     return table
 
 
@@ -259,23 +263,16 @@ def var(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def plain_attention(module: GraphModule) -> GraphModule:
-    """`scaled_dot_product_attention` without dropout, and `flex_attention`, spelled out before PyTorch chooses one of
-    its own kernels."""
+    """`scaled_dot_product_attention` and `flex_attention`, spelled out before PyTorch chooses a kernel of its own."""
     for node in module.graph.find_nodes(op="call_function", target=F.scaled_dot_product_attention):
-        if _dropout(node.args, node.kwargs) == 0:
-            node.target = attention
-            node.kwargs = {**node.kwargs, "order": _order(node.meta.get("example_value"))}
+        node.target = attention
+        node.kwargs = {**node.kwargs, "order": _order(node.meta.get("example_value"))}
     for node in module.graph.find_nodes(op="call_function", target=F.multi_head_attention_forward):
         node.target = with_plain_attention
     for node in module.graph.find_nodes(op="call_function", target=FLEX_ATTENTION):
         node.target = flexible_attention
     module.recompile()
     return module
-
-
-def _spelled(*args: Any, **kwargs: Any) -> Any:
-    """`scaled_dot_product_attention`, where it is called inside of another function."""
-    return (F.scaled_dot_product_attention if _dropout(args, kwargs) else attention)(*args, **kwargs)
 
 
 def _calling(name: str, function: Any, **others: Any) -> Any:
@@ -286,12 +283,6 @@ def _calling(name: str, function: Any, **others: Any) -> Any:
     made.__module__, made.__qualname__ = __name__, name
     made.__globals__[function.__name__] = made  # under a mode of PyTorch's, it calls itself
     return made
-
-
-with_plain_attention = _calling(
-    "with_plain_attention", F.multi_head_attention_forward, scaled_dot_product_attention=_spelled
-)
-"""`multi_head_attention_forward`, which PyTorch does not look into, and which calls the attention itself."""
 
 
 def _order(result: Any) -> tuple[int, ...] | None:
@@ -330,12 +321,15 @@ def attention(
         shares = masked_softmax(scores, mask)
     else:  # what is added may be -inf for a whole row
         shares = (torch.softmax if attn_mask is None else aten._safe_softmax)(scores, -1)
-    result = shares.to(value.dtype) @ value
+    shares = shares.to(value.dtype)
+    result = (torch.dropout(shares, dropout_p, True) if dropout_p else shares) @ value
     if order is None:
         return result
     back = sorted(range(len(order)), key=order.__getitem__)
     return result.permute(tuple(order)).contiguous().permute(back)
 
 
-def _dropout(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return args[4] if len(args) > 4 else kwargs.get("dropout_p", 0)
+with_plain_attention = _calling(
+    "with_plain_attention", F.multi_head_attention_forward, scaled_dot_product_attention=attention
+)
+"""`multi_head_attention_forward`, which PyTorch does not look into, and which calls the attention itself."""

@@ -5,7 +5,8 @@ the product.
 The gradient of `O = A V` for `A` is `D = G V^T`, where `G` is that for `O`. What a normalisation along the rows of `A`
 asks of it, `sum_x A[q, x] D[q, x]`, is `sum_x A (sum_e G V) = sum_e G (sum_x A V) = sum_e G[q, e] O[q, e]`: finite sums
 change places. Softmax asks that, so that attention keeps `O` for its gradient, which it gives anyway, and walks the
-scores once less. The same law as in derived gradients (`passes/gradients/exchange.py`), on PyTorch's graph."""
+scores once less. The same law as in derived gradients (`passes/gradients/exchange.py`), on PyTorch's graph.
+Where dropout lies between `A` and its product, it lies between `D` and what is summed, too, with the same mask."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def _exchanged(node: Node) -> _Exchanged | None:
 
 def _product(weights: Node, gradient: Node) -> _Exchanged | None:
     """The product of the weights, if the other is the gradient of one by them."""
-    made = _origin(gradient)
+    made, dropped = _dropped(_origin(gradient))
     if made.target not in TRANSPOSED:
         return None
     of_product, turned = made.args
@@ -78,11 +79,33 @@ def _product(weights: Node, gradient: Node) -> _Exchanged | None:
     for user in values.users:
         if user.target is not made.target or user.args[1] is not values:
             continue
-        if _origin(user.args[0]) is not _origin(weights) or not _same(_shape(user.args[0]), _shape(made)):
+        if not _same(_shape(user.args[0]), _shape(made)):
+            continue
+        if _dropped(_origin(user.args[0])) != (_origin(weights), dropped):
             continue
         if isinstance(of_product, Node) and _same(_shape(user), _shape(of_product)):
             return _Exchanged(of_product, user)
     return None
+
+
+def _dropped(node: Node) -> tuple[Node, tuple[Any, Any] | None]:
+    """What elements are left of where a mask is true, times a number, the others zero, and these two: in a sum of
+    products the mask may choose of either factor."""
+    if node.target is not aten.where.self or not _is_zero(node.args[2]):
+        return node, None
+    mask, scaled, _ = node.args
+    if not isinstance(scaled, Node) or scaled.target is not aten.mul.Tensor or not isinstance(scaled.args[1], float):
+        return node, None
+    given: Any = scaled.args[0]
+    if not _is_float(given) or not _same(_shape(given), _shape(node)):
+        return node, None
+    return _origin(given), (mask, scaled.args[1])
+
+
+def _is_zero(value: Any) -> bool:
+    return (
+        value == 0 if not isinstance(value, Node) else value.target is aten.scalar_tensor.default and not value.args[0]
+    )
 
 
 def _origin(node: Any) -> Node:

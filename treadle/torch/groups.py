@@ -16,6 +16,7 @@ from torch.fx import Graph, Node
 from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import REDUCTIONS
 from treadle.torch.program import is_free, is_number, read_by, translatable
+from treadle.torch.random import KEPT, PER_GRAPH, is_seed
 from treadle.torch.registry import COMPUTED
 from treadle.torch.symbols import Described
 
@@ -89,6 +90,8 @@ def _alone(node: Node) -> str | None:
 
 
 def _refused(node: Node) -> str | None:
+    if is_seed(node):
+        return PER_GRAPH
     if node.target not in COMPUTED:
         hint = HINTS.get(str(node.target))
         return "not known to the calculus" + (f" ({hint})" if hint else "")
@@ -98,7 +101,7 @@ def _refused(node: Node) -> str | None:
 
 
 def _is_worth_it(nodes: list[Node]) -> bool:
-    return len(nodes) > 1 or nodes[0].target in REDUCTIONS
+    return len(nodes) > 1 or nodes[0].target in {*REDUCTIONS, KEPT}
 
 
 def _joined(node: Node, home: dict[Node, int], members: dict[int, list[Node]], order: dict[Node, int]) -> list[int]:

@@ -19,6 +19,7 @@ from treadle.torch import (
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     parts,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    random,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     scans,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )

@@ -1,7 +1,7 @@
 # pyright: standard
 """What a graph asks for in more words than it needs: results that nobody reads, a maximum that is subtracted before a
 softmax, tensors that are put together and taken apart again, or beside nothing; indices and masks that say what
-positions do."""
+positions do, and seeds that are drawn one by one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
 from treadle.torch.conditions import ask_again
 from treadle.torch.made import is_contiguous, made_of, shape_of
 from treadle.torch.positions import read_in_order
+from treadle.torch.random import draw_at_once
 from treadle.torch.registry import aten
 from treadle.torch.scans import scan_backwards
 
@@ -31,6 +32,7 @@ def simplify(graph: Graph) -> None:
     take_apart(graph)
     read_in_order(graph)
     ask_again(graph)
+    draw_at_once(graph)
 
 
 def _leave_out_nothing(graph: Graph) -> None:

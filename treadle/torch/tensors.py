@@ -232,17 +232,22 @@ class Body:
         dims = self.new_dims((size,))
         if self.graph is None:
             return self.tensor(dims)
+        position, text = self.place_along(leaves(dims[0]))
+        return replace(self.tensor(dims, position), text=text)
+
+    def place_along(self, axes: Sequence[Axis]) -> tuple[Array | int, str]:
+        """The position along a dimension that is these axes, and how conditions say it; 0 where there are none."""
         position: Array | int = 0
         text = "0"
-        for axis in leaves(dims[0]):
-            name, index = self.names[axis], Array(self.graph, self.graph.index(self.names[axis]))
+        for axis in axes:
+            name, index = self.names[axis], Array(self._graph, self._graph.index(self.names[axis]))
             if isinstance(position, int):
                 position, text = index, name
                 continue
             size = int(axis.size)  # a condition multiplies by constants
             position = index + position * size
             text = f"({text} * {size} + {name})"
-        return replace(self.tensor(dims, position), text=text)
+        return position, text
 
     def keep_whole(self, axes: Sequence[Axis]) -> None:
         """Let nothing split a dimension, which must have an axis (Unsupported)."""

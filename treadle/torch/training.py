@@ -34,6 +34,7 @@ from treadle.torch.options import Options
 from treadle.torch.outputs import members_read
 from treadle.torch.pieces import AGAIN
 from treadle.torch.program import is_free
+from treadle.torch.random import KEPT, is_seed
 from treadle.torch.registry import aten
 from treadle.torch.views import owner
 
@@ -59,6 +60,7 @@ class Partition:
         copies = _forward_of(joint.graph, num_fwd_outputs)
         _mark_compared(joint.graph, set(copies))
         _mark_repeated(joint.graph)
+        _mark_drawn(joint.graph)
         self._mark_near(copies)
         joint.recompile()
         forward, backward = min_cut_rematerialization_partition(
@@ -117,6 +119,15 @@ def _mark_repeated(joint: Graph) -> None:
             repeated.add(node)
         elif is_free(node) and any(each in repeated for each in node.all_input_nodes):
             repeated.add(node)
+            _make_again(node)
+
+
+def _mark_drawn(joint: Graph) -> None:
+    """A seed is drawn once, whatever is made again; what is drawn by it is made again."""
+    for node in joint.nodes:
+        if is_seed(node):
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        elif node.target is KEPT:
             _make_again(node)
 
 
