@@ -156,9 +156,8 @@ def _read(found: Split, part: Part, operand: SSAValue, axis: str) -> SSAValue:
             part.read.detach()
             block.insert_op_before(part.read, op)
         return part.read.result
-    forms = [
-        Linear({axis: 1}, part.begin) if each == found.axis else Linear({each: 1}) for each in axes_of(operand.type)
-    ]
+    place = Linear({axis: 1}, part.begin)
+    forms = [place if each == found.axis else Linear({each: 1}) for each in axes_of(operand.type)]
     sizes = {axis if name == found.axis else name: size for name, size in sizes_of(operand.type).items()}
     type = array_type(format_of(operand.type), sizes | {axis: part.size})
     read = ReadOp(operand, ", ".join(map(spelled, forms)), type)

@@ -1,8 +1,8 @@
 # pyright: standard
 """Products whose summed dimension is a concatenation: the sum of the products with its parts, each where it lies.
 
-So a concatenation that only products sum over, of queries and of keys, is never written. It is done where the sum is one
-kernel: one part may be long, the others are such as a group holds whole. Each part begins where 16 bytes do, as
+So a concatenation that only products sum over, of queries and of keys, is never written. It is done where the sum is
+one kernel: one part may be long, the others are such as a group holds whole. Each part begins where 16 bytes do, as
 copies ask for."""
 
 from __future__ import annotations
@@ -136,11 +136,12 @@ class Joined:
         return dim % len(shape_of(node))
 
     def _is_part(self, node: Node) -> bool:
-        _, _, begin, end, step = (*node.args, *(None,) * 3)[:5]
+        given: Any = (*node.args, *(None,) * 3)
+        _, _, begin, end, step = given[:5]
         whole = sum(self.sizes)
         if step not in (None, 1) or not all(each is None or type(each) is int for each in (begin, end)):
             return False
-        place = range(whole)[begin:end]
+        place = range(*slice(begin, end).indices(whole))
         found = [i for i, part in enumerate(self.places) if part == (place.start, place.stop)]
         self.slices.update((node, i) for i in found)
         return bool(found) and not is_given(node)

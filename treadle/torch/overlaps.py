@@ -1,8 +1,8 @@
 # pyright: standard
 """Tensors of which one product reads all, and another a part: keys whose first columns are the values.
 
-As views these are two arguments, of which no pass knows that one lies in the other. Read inside of the program the part is
-a `diagram.read` of the same argument, so that `diagram-split-depths` may load it once for both."""
+As views these are two arguments, of which no pass knows that one lies in the other. Read inside of the program the part
+is a `diagram.read` of the same argument, so that `diagram-split-depths` may load it once for both."""
 
 from __future__ import annotations
 

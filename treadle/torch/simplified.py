@@ -1,7 +1,7 @@
 # pyright: standard
 """What a graph asks for in more words than it needs: results that nobody reads, a maximum that is subtracted before a
-softmax, tensors that are put together and taken apart again, or multiplied, or beside nothing; indices and masks that say what
-positions do."""
+softmax, tensors that are put together and taken apart again, or multiplied, or beside nothing; indices and masks that
+say what positions do."""
 
 from __future__ import annotations
 
