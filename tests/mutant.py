@@ -147,7 +147,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         {"products": ("C",)},
         "%C is no product with a sum whose terms wait",
     ),
-    ("examples/matmul.mlir", "diagram-split-depths", {"products": ("C",)}, "%C is no product whose summed axis is read"),
+    (
+        "examples/matmul.mlir",
+        "diagram-split-depths",
+        {"products": ("C",)},
+        "%C is no product whose summed axis is read",
+    ),
     ("examples/matmul.mlir", "diagram-raise-scans", {"sums": ("C",)}, "%C is no sum with a triangle of ones"),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
