@@ -88,6 +88,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-raise-masks"),
         # once reductions stand alone; before anything looks at axes, which finds one where there were two
         _step("diagram-merge-axes"),
+        # once axes are one that will be; before factors are hoisted, which each of the products then has its own of
+        _step("diagram-split-depths"),
         # while terms still stand alone; before factors are hoisted, which each of the products then has its own of
         _step("diagram-distribute-products"),
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone

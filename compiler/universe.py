@@ -38,6 +38,7 @@ PASSES: dict[str, str] = {
     "diagram-bubble-up-reads": "treadle.passes.diagram_bubble_up_reads:DiagramBubbleUpReadsPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",
     "diagram-find-ranges": "treadle.passes.diagram_find_ranges:DiagramFindRangesPass",
+    "diagram-split-depths": "treadle.passes.diagram_split_depths:DiagramSplitDepthsPass",
     "diagram-distribute-products": "treadle.passes.diagram_distribute_products:DiagramDistributeProductsPass",
     "diagram-copy-operands": "treadle.passes.diagram_copy_operands:DiagramCopyOperandsPass",
     "diagram-merge-depths": "treadle.passes.diagram_merge_depths:DiagramMergeDepthsPass",

@@ -107,6 +107,8 @@ DEPTHS: dict[str, tuple[str, ...]] = {
 """Programs of which two axes that a product sums over become one."""
 DISTRIBUTED: dict[str, tuple[str, ...]] = {"tests/programs/difference_of_shares.mlir": ("O",)}
 """Programs with products that are made term by term."""
+SPLIT_DEPTHS: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_keys.mlir": ("S",)}
+"""Programs with products that are made part by part."""
 
 SCANNED: dict[str, tuple[str, ...]] = {"tests/programs/cumulative_sums.mlir": ("A", "B")}
 """Programs with sums that are made as scans."""
@@ -146,6 +148,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         {"products": ("C",)},
         "%C is no product with a sum whose terms wait",
     ),
+    (
+        "examples/matmul.mlir",
+        "diagram-split-depths",
+        {"products": ("C",)},
+        "%C is no product whose summed axis is read",
+    ),
     ("examples/matmul.mlir", "diagram-raise-scans", {"sums": ("C",)}, "%C is no sum with a triangle of ones"),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
@@ -179,6 +187,7 @@ FIRST = {
     "passes/products/transposed_operands": "tests/programs/across_the_sum.mlir",
     "diagram_transpose_operands": "examples/matmul_int8.mlir",
     "passes/products/distributed": "tests/programs/difference_of_shares.mlir",
+    "passes/products/split": "tests/programs/parts_of_keys.mlir",
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
     "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
@@ -220,6 +229,7 @@ TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
 COPY_OPERANDS = "diagram-copy-operands"
+SPLIT_DEPTH = "diagram-split-depths"
 RAISE_SCANS = "diagram-raise-scans"
 DISTRIBUTE_PRODUCTS = "diagram-distribute-products"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
@@ -269,6 +279,10 @@ def in_order(first: str | None) -> list[Case]:
     everything += [
         (path, ({},), Options(), ArgSpec(DISTRIBUTE_PRODUCTS, {"products": names}))
         for path, names in DISTRIBUTED.items()
+    ]
+    everything += [
+        (path, ({}, {"x": 1}), Options(), ArgSpec(SPLIT_DEPTH, {"products": names}))
+        for path, names in SPLIT_DEPTHS.items()
     ]
     everything += [
         (path, ({}, {"x": 1}), Options(), ArgSpec(RAISE_SCANS, {"sums": names})) for path, names in SCANNED.items()

@@ -118,6 +118,16 @@ MUTATIONS: dict[str, Mutation] = {
         "for value, is_subtracted in rest:",
         "for value, is_subtracted in rest[1:]:",
     ),
+    "split depths: each part begins at the first position": (
+        "passes/products/split",
+        "place = Linear({axis: 1}, part.begin)",
+        "place = Linear({axis: 1}, 0)",
+    ),
+    "split depths: what nobody reads is forgotten": (
+        "passes/products/split",
+        "yield Part(at, size - at)",
+        "pass",
+    ),
     "raise scans: the element itself counts": (
         "passes/products/scanned",
         "return sign < 0, condition.form.constant < 0",

@@ -32,6 +32,7 @@ PASSES = (
     "diagram-raise-scans",
     "diagram-raise-masks",
     "diagram-merge-axes",
+    "diagram-split-depths",
     "diagram-distribute-products",
     "diagram-hoist-factors",
     "diagram-reassociate",

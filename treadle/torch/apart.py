@@ -99,7 +99,7 @@ class Apart:
         if len(found) > 1 or not self._is_along(node):
             self.parts[node] = found
             return bool(self.parts[operand])
-        return not _is_given(node)
+        return not is_given(node)
 
     def _is_along(self, node: Node) -> bool:
         return self._is_reduced(node, [node.args[1] if len(node.args) > 1 else 0])
@@ -206,9 +206,9 @@ class Apart:
         return found
 
 
-def _is_given(node: Node) -> bool:
+def is_given(node: Node) -> bool:
     """Whether the graph gives a tensor, or a view of it: its strides, those of a part of a whole, are seen."""
-    return any(user.op == "output" or (user.target in FREE and _is_given(user)) for user in node.users)
+    return any(user.op == "output" or (user.target in FREE and is_given(user)) for user in node.users)
 
 
 def _place(given: Any, places: Sequence[Any]) -> int | None:
@@ -221,4 +221,4 @@ def _place(given: Any, places: Sequence[Any]) -> int | None:
     return next((i for i, place in enumerate(places) if value == place), None)
 
 
-__all__ = ["take_apart"]
+__all__ = ["is_given", "take_apart"]

@@ -94,7 +94,7 @@ def _read(body: Body, tensor: Tensor, places: Mapping[Axis, tuple[str, Sequence[
     at = [told[axis][0] if axis in told else axis for axis in rounded.axes]
     axes = [each for axis in rounded.axes for each in (told[axis][1] if axis in told else [axis])]
     read = Array(graph, graph.read(rounded.value, at, axes, padded=False))
-    return read.to("f32") if format in SIXTEEN_BIT else read
+    return read if rounded.value is array.value else read.to("f32")  # what lies in memory stays as it lies there
 
 
 __all__ = ["PARTS"]

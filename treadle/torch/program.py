@@ -24,6 +24,7 @@ from treadle.torch.entries import How, entries
 from treadle.torch.integers import check_fits, limit_of, wraps
 from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import PRODUCTS
+from treadle.torch.overlaps import is_part_of, read_in_part
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
 from treadle.torch.registry import FORMATS as FLOATS
 from treadle.torch.roles import alike
@@ -224,6 +225,11 @@ class Translation:
     reads: list[Reading] = field(default_factory=list[Reading])
     known: Iterator[Array] | None = None
 
+    @cached_property
+    def in_part(self) -> frozenset[Node]:
+        """The tensors that one product reads whole, and another one in part."""
+        return read_in_part(self.members)
+
     def run(self) -> None:
         """All members in order (Unsupported)."""
         for node in sorted(self.members):
@@ -279,14 +285,16 @@ class Translation:
 
     def is_done_again(self, node: Node) -> bool:
         """Whether a free operation is done inside: on a member, on what is made of nothing, and where the tensor
-        outside would be a larger one, as keys that are repeated for each head. Others are views, which cost nothing."""
-        repeats = False
+        outside would be a larger one, as keys that are repeated for each head, or has another part that is read, too.
+        Others are views, which cost nothing."""
+        repeats = is_part = False
         while node not in self.members and is_free(node):
             repeats = repeats or node.target is aten.expand.default
+            is_part = is_part or is_part_of(node)
             if not (given := read_by(node)):
                 return True
             (node,) = given
-        return repeats or node in self.members
+        return repeats or (is_part and node in self.in_part) or node in self.members
 
     def read(self, node: Node) -> Tensor:
         value = meta(node)

@@ -1,7 +1,7 @@
 # pyright: standard
 """What a graph asks for in more words than it needs: results that nobody reads, a maximum that is subtracted before a
-softmax, tensors that are put together and taken apart again, or beside nothing; indices and masks that say what
-positions do, and seeds that are drawn one by one."""
+softmax, tensors that are put together and taken apart again, or multiplied, or beside nothing; indices and masks that
+say what positions do, and seeds that are drawn one by one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.fx import Graph, Node
 
 from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
 from treadle.torch.conditions import ask_again
+from treadle.torch.joined import join
 from treadle.torch.made import is_contiguous, made_of, shape_of
 from treadle.torch.positions import read_in_order
 from treadle.torch.random import draw_at_once
@@ -30,6 +31,7 @@ def simplify(graph: Graph) -> None:
     _leave_out_nothing(graph)
     scan_backwards(graph)
     take_apart(graph)
+    join(graph)
     read_in_order(graph)
     ask_again(graph)
     draw_at_once(graph)
