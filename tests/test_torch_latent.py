@@ -14,6 +14,8 @@ from torch import Tensor
 
 import treadle.torch
 from treadle.compiler.source import parse_module
+from treadle.torch.backend import make_backend
+from treadle.torch.options import Options
 
 Function = Callable[..., Tensor]
 
@@ -149,6 +151,18 @@ def test_of_f32_what_is_put_together_is_right(function: Function) -> None:
     widths = ((2, 4, 5, C), (2, 4, 5, R), (2, 70, C), (2, 70, R))
     report = run(function, tuple(torch.randn(*shape) for shape in widths))
     assert report.left == []
+
+
+@pytest.mark.parametrize("name", IN_PART)
+def test_keys_of_any_length_are_one_argument(name: str) -> None:
+    report = treadle.torch.Report()
+    options = Options.of({"machine": "h100", "cpu_work": 1e12})
+    compiled = torch.compile(IN_PART[name], backend=make_backend(options, report.graphs.append))
+    q = torch.randn(2, 4, 5, C + R, dtype=torch.float16)
+    for length in (70, 71, 90):
+        kv = torch.randn(2, length, C + R, dtype=torch.float16)
+        torch.testing.assert_close(compiled(q, kv), IN_PART[name](q, kv), rtol=2e-3, atol=2e-3)
+    assert (arguments(report), report.left) == ([2, 2], [])
 
 
 def test_parts_that_have_gaps_in_memory_are_read_there() -> None:
