@@ -194,7 +194,9 @@ func.func @f(%P: !P, %like: !k) -> (!r, !k) {
 }
 """
     module = parse_module(text)
-    specs = [ArgSpec(s.name, {"length": (64,)}) if "split" in s.name else s for s in pipeline(Options())]
+    specs = [
+        ArgSpec(s.name, {"length": (64,)}) if s.name == "hierarchy-split-streams" else s for s in pipeline(Options())
+    ]
     with pytest.raises(TreadleError, match="'k' is read at quotients alone"):
         run_passes(module, specs)
     compiled(text).check({"m": 33, "k": 130, "n": 5})
