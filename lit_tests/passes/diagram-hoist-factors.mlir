@@ -340,17 +340,18 @@ func.func @choice(%S: !E, %V: !V) -> !O {
   func.return %O : !O
 }
 
-// Of a condition that varies along the sum the divisor leaves, too: powers are multiplied by what is chosen, so that where
-// one is no number the sum is none.
-// CHECK-LABEL: func.func @choice_along_the_sum
-// CHECK:       %P = diagram.map (%[[t:[a-z0-9_]+]] = %T : {{.*}}, %[[e:[a-z0-9_]+]] = %E : {{.*}})
-// CHECK:         %is = arith.cmpf ogt, %[[t]], %zero
+// Of a condition that random bits tell the divisor leaves, too: powers are multiplied by what is chosen, so that where one is
+// no number the sum is none. Data may leave out whole rows.
+// CHECK-LABEL: func.func @drawn
+// CHECK:       %P = diagram.map (%[[i:[a-z0-9_]+]] = %I : {{.*}}, %[[j:[a-z0-9_]+]] = %J : {{.*}}, %[[t:[a-z0-9_]+]] = %T : {{.*}}, %[[e:[a-z0-9_]+]] = %E : {{.*}})
+// CHECK:         %bits = diagram.random 16 of %{{.*}} at %[[i]], %[[j]]
+// CHECK:         %is = arith.cmpi slt, %bits, %{{.*}}
 // CHECK:         %[[chosen:.*]] = arith.select %is, %[[t]], %{{.*}} : f32
 // CHECK-NEXT:    arith.mulf %[[chosen]], %[[e]] : f32
 // CHECK:       %O_sum = diagram.contract %P, %V over [x] accumulate f32
 // CHECK-NEXT:  %O = diagram.map (%[[sum:[a-z0-9_]+]] = %O_sum : {{.*}}, %[[l:[a-z0-9_]+]] = %l : {{.*}})
 // CHECK-NEXT:    arith.divf %[[sum]], %[[l]] : f32
-func.func @choice_along_the_sum(%S: !E, %T: !E, %V: !V) -> !O {
+func.func @drawn(%S: !E, %T: !E, %V: !V) -> !O {
   %m = diagram.reduce max %S over [x] : !E -> !l
   %E = diagram.map (%s = %S : !E, %r = %m : !l) -> !E {
     %d = arith.subf %s, %r : f32
@@ -358,12 +359,33 @@ func.func @choice_along_the_sum(%S: !E, %T: !E, %V: !V) -> !O {
     diagram.yield %e : f32
   }
   %l = diagram.reduce add %E over [x] : !E -> !l
+  %I = diagram.index -> tensor<?xi32, #diagram.array<[q]>>
+  %J = diagram.index -> tensor<8xi32, #diagram.array<[x]>>
+  %P = diagram.map (%a = %E : !E, %b = %l : !l, %t = %T : !E, %i = %I : tensor<?xi32, #diagram.array<[q]>>, %j = %J : tensor<8xi32, #diagram.array<[x]>>) -> !E {
+    %zero = arith.constant 0.0 : f32
+    %seed = arith.constant 7 : i32
+    %most = arith.constant 60000 : i32
+    %bits = diagram.random 16 of %seed at %i, %j : i32
+    %is = arith.cmpi slt, %bits, %most : i32
+    %p = arith.divf %a, %b : f32
+    %q = arith.mulf %p, %t : f32
+    %chosen = arith.select %is, %q, %zero : f32
+    diagram.yield %chosen : f32
+  }
+  %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
+  func.return %O : !O
+}
+
+// CHECK-LABEL: func.func @chosen_by_data
+// CHECK:       arith.divf
+// CHECK:       %O = diagram.contract %P, %V over [x] accumulate f32
+func.func @chosen_by_data(%E: !E, %T: !E, %V: !V) -> !O {
+  %l = diagram.reduce add %E over [x] : !E -> !l
   %P = diagram.map (%a = %E : !E, %b = %l : !l, %t = %T : !E) -> !E {
     %zero = arith.constant 0.0 : f32
     %is = arith.cmpf ogt, %t, %zero : f32
     %p = arith.divf %a, %b : f32
-    %q = arith.mulf %p, %t : f32
-    %chosen = arith.select %is, %q, %zero : f32
+    %chosen = arith.select %is, %p, %zero : f32
     diagram.yield %chosen : f32
   }
   %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O

@@ -18,6 +18,7 @@ from treadle.passes._functions import (
     note,
 )
 from treadle.passes.expressions.distances import distance_of
+from treadle.passes.expressions.drawn import is_drawn
 from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.kinds import NAN, kinds_of
 from treadle.passes.expressions.magnitudes import magnitude, shrink
@@ -105,9 +106,9 @@ class Splitter:
         return fixed and any(depends_on_reduction(leaf.value, self.over) for leaf in leaves(part))
 
     def _split_choice(self, node: Node) -> Split:
-        """What is zero where a condition says so. Of one that does not vary along the sum the factors are 1 there; of
-        another one some elements are left out, and the factors are those of the others, if they divide by numbers above
-        zero: where all are left out, nothing is divided by zero then."""
+        """What is zero where a condition says so. Of one that does not vary along the sum the factors are 1 there. Of
+        one that is drawn some elements are left out, and the factors are those of the others, if they divide by
+        numbers above zero. Data may leave out all of a row, which is zero then, whatever the factors are: these stay."""
         condition, yes, no = node.operands
         if not (is_number(yes, 0) or is_number(no, 0)):
             return Split(node)
@@ -123,7 +124,7 @@ class Splitter:
         if is_number(yes, 0) and self.asked.leaves_out(condition):
             return replace(split, rest=rest)
         if set(axes_in(condition)) & set(self.over):
-            if not all(map(_is_above_zero, split.below)):
+            if not is_drawn(condition) or not all(map(_is_above_zero, split.below)):
                 return Split(node)
             return replace(split, rest=_with_powers_outside(split, lambda part: chosen(part, 0)))
         above, below = ([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))
