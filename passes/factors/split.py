@@ -108,7 +108,7 @@ class Splitter:
     def _split_choice(self, node: Node) -> Split:
         """What is zero where a condition says so. Of one that does not vary along the sum the factors are 1 there. Of
         one that is drawn some elements are left out, and the factors are those of the others, if they divide by
-        numbers above zero. Data may leave out all of a row, which is zero then, whatever the factors are: these stay."""
+        numbers above zero. Data may leave out all of a row, which is zero then whatever its factors are: they stay."""
         condition, yes, no = node.operands
         if not (is_number(yes, 0) or is_number(no, 0)):
             return Split(node)
