@@ -110,7 +110,9 @@ class Splitter:
         one that is drawn some elements are left out, and the factors are those of the others, if they divide by
         numbers above zero. Data may leave out all of a row, which is zero then whatever its factors are: they stay."""
         condition, yes, no = node.operands
-        if not (is_number(yes, 0) or is_number(no, 0)):
+        asked = is_number(yes, 0) and self.asked.leaves_out(condition)
+        varies = bool(set(axes_in(condition)) & set(self.over))
+        if not (is_number(yes, 0) or is_number(no, 0)) or (varies and not asked and not is_drawn(condition)):
             return Split(node)
         split = self.split(no if is_number(yes, 0) else yes)
         if not split.moves:
@@ -121,10 +123,10 @@ class Splitter:
             return select(condition, *((instead, part) if is_number(yes, 0) else (part, instead)))
 
         rest = chosen(split.rest, 0)
-        if is_number(yes, 0) and self.asked.leaves_out(condition):
+        if asked:
             return replace(split, rest=rest)
-        if set(axes_in(condition)) & set(self.over):
-            if not is_drawn(condition) or not all(map(_is_above_zero, split.below)):
+        if varies:
+            if not all(map(_is_above_zero, split.below)):
                 return Split(node)
             return replace(split, rest=_with_powers_outside(split, lambda part: chosen(part, 0)))
         above, below = ([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))
