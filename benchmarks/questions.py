@@ -310,6 +310,18 @@ def _of_others() -> Iterator[Question]:
         "How near to a copy is a divergence of shares?", cases.divergence(8192, 32768), beside=(UNFUSED, COPY)
     )
     yield Question(
+        "What do random bits cost in attention?",
+        cases.dropped_attention(16, 4096),
+        {**{f"steps of {x}": sizes(stream=f"x={x}") for x in (64, 128)}, **otherwise(APART)},
+        ("SDPA flash, dropped",),
+    )
+    yield Question(
+        "Is the choice of experts free beside the product that scores them?",
+        cases.routing(8192, 4096),
+        otherwise(APART),
+        (UNFUSED, "torch.compile"),
+    )
+    yield Question(
         "How fast are the gradients of attention?",
         cases.attention_backward(4, 16, 4096, 128),
         beside=(UNFUSED, "flash backward"),

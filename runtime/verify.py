@@ -47,7 +47,8 @@ LOOSE = 1 / 8
 
 WHY = (
     "the values leave the range of a format, divide by what may be zero, multiply infinities or NaN by what is absent, "
-    "or cancel down to their own rounding errors; smaller inputs, shorter sums or wider formats can be verified"
+    "cancel down to their own rounding errors, or depend on which of two is the larger, as near as these are; smaller "
+    "inputs, shorter sums or wider formats can be verified"
 )
 
 

@@ -280,6 +280,11 @@ def embedding(w: Tensor, token: Tensor) -> tuple[Tensor, ...]:
     return (F.rms_norm(_chosen(w, token), w.shape[-1:], eps=1e-5),)
 
 
+def routing(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    scores, experts = torch.topk(x @ w.T, 2)
+    return scores.softmax(-1), experts
+
+
 def experts(x: Tensor, w: Tensor, expert: Tensor) -> tuple[Tensor, ...]:
     return (x @ _chosen(w, expert),)
 
@@ -343,6 +348,7 @@ ORACLES: dict[str, Oracle] = {
     "distances": lambda x, y: (torch.cdist(x, y, p=1),),
     "embedding": embedding,
     "experts": experts,
+    "routing": routing,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
     "layer_norm": layer_norm,
     "gated_linear_attention": gated_linear_attention,

@@ -95,6 +95,8 @@ SMALL = [
     cases.stick_breaking(2, 33),
     cases.cumulative_sums(9, 40),
     cases.attention_backward(1, 2, 33, 64),
+    cases.dropped_attention(2, 33),
+    cases.routing(40, 24),
 ]
 ROWS = [cases.softmax, cases.rms_norm]
 

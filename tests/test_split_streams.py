@@ -45,8 +45,9 @@ PAGED = ("attention_paged", "matmul_int4")
 SPLIT = sorted(path.stem for path in EXAMPLES.glob("*.mlir") if path.stem not in (*REFUSED, *PAGED))
 TOO_LARGE = ("linear_attention",)
 """With all sizes static the other axes are held whole, and do not fit."""
-SIZES = {"variance": {"row": 5}, "attention_latent": {"b": 2, "h": 20, "x": 300}}
-"""So that they fit, for a warp holds all rows of what it has of them; so that keys are too many to be held whole."""
+SIZES = {"variance": {"row": 5}, "attention_latent": {"b": 2, "h": 20, "x": 300}, "routing": {"d": 300}}
+"""So that they fit, for a warp holds all rows of what it has of them; so that keys, or depths, are too many to be held
+whole."""
 
 
 def cut(name: str, parts: int) -> tuple[ModuleOp, ModuleOp, Sequence[ArgSpec], dict[str, int]]:

@@ -308,3 +308,17 @@ def attention_backward(batch: int, heads: int, length: int, width: int) -> Case:
     sizes = {"b": batch, "h": heads, "q": length, "x": length}
     text = programs.attention(width, sizes, example="attention_backward")
     return Case("attention backward", text, {**sizes, "d": width}, flop=10 * batch * heads * length * length * width)
+
+
+def dropped_attention(heads: int, length: int) -> Case:
+    """Attention with dropout of a tenth, heads of 64; random bits count as no work."""
+    sizes = {"h": heads, "q": length, "x": length}
+    text = programs.example("attention_dropout", sizes)
+    return Case("attention with dropout", text, {**sizes, "d": 64}, flop=4 * heads * length * length * 64)
+
+
+def routing(tokens: int, width: int) -> Case:
+    """The best two of 64 experts for each token; the work is to read the tokens."""
+    sizes = {"t": tokens, "d": width}
+    text = programs.example("routing", sizes)
+    return Case("routing", text, sizes, bytes=2 * tokens * width, factors={"%W": width**-0.5})

@@ -394,6 +394,24 @@ def _flash_backward(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     )
 
 
+def _routed(torch: Any, x: Any, w: Any) -> Any:
+    scores, experts = torch.topk(torch.nn.functional.linear(x, w).float(), 2)
+    return torch.softmax(scores, -1).to(x.dtype), experts.int()
+
+
+def _sdpa_dropped(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """A tenth of the shares is left out, another one than ours."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v = (each[None] for each in arrays[:3])
+
+    def call() -> Any:
+        with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+
+    return call
+
+
 def _distances(torch: Any, x: Any, y: Any) -> Any:
     return (x[:, None] - y[None]).abs().sum(-1)
 
@@ -456,6 +474,8 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "divergence": {UNFUSED: _eager(_divergence), COPY: _copy},
     "stick-breaking": {UNFUSED: _eager(_stick_breaking), "torch.compile": _compiled(_stick_breaking)},
     "cumulative sums": {UNFUSED: _eager(lambda torch, a: a.cumsum(-1)), COPY: _copy},
+    "attention with dropout": {"SDPA flash, dropped": _sdpa_dropped},
+    "routing": {UNFUSED: _eager(_routed), "torch.compile": _compiled(_routed)},
     "attention backward": {UNFUSED: _eager(_backward), "flash backward": _flash_backward},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
     "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},

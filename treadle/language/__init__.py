@@ -20,13 +20,12 @@ from typing import NoReturn
 
 from treadle.language.array import Array
 from treadle.language.conditions import Condition
+from treadle.language.extremes import argmax, argmin, topk
 from treadle.language.function import NamedKernel, kernel
 from treadle.language.functions import (
     abs,
     acos,
     acosh,
-    argmax,
-    argmin,
     asin,
     asinh,
     atan,
@@ -78,6 +77,7 @@ from treadle.language.functions import (
     where,
 )
 from treadle.language.random import dropout, normal, random_bits, uniform
+from treadle.language.stacked import stack
 
 __all__ = [
     "Array",
@@ -135,9 +135,11 @@ __all__ = [
     "softmax",
     "softplus",
     "sqrt",
+    "stack",
     "sum",
     "tan",
     "tanh",
+    "topk",
     "trunc",
     "uniform",
     "var",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram.array import DYNAMIC, format_of
+from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
 from treadle.language.array import Array, names_of
 from treadle.language.graph import FORMATS, Graph, check_format
@@ -22,7 +22,7 @@ from treadle.untraced import untraced
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
-    from xdsl.ir import SSAValue
+    from xdsl.ir import Attribute, SSAValue
 
     from treadle.compiled import Kernel
     from treadle.runtime.torch_replay import Replays
@@ -165,12 +165,11 @@ class NamedKernel:
         """What programs call the number formats of the arguments (TreadleError)."""
         return [_format_of(name, array) for name, array in zip(self.names, arrays, strict=True)]
 
-    def result_formats(self, formats: Sequence[str], sizes: dict[str, int]) -> tuple[str, ...]:
-        """The number formats of the results for arguments in these formats (TreadleError)."""
+    def result_types(self, formats: Sequence[str], sizes: dict[str, int]) -> tuple[Attribute, ...]:
+        """The types of the results for arguments in these formats and of these sizes (TreadleError)."""
         from treadle.runtime.interpreter import entry_function
 
-        function = entry_function(self.trace(formats, sizes, sizes))
-        return tuple(str(format_of(type)) for type in function.function_type.outputs)
+        return tuple(entry_function(self.trace(formats, sizes, sizes)).function_type.outputs)
 
     @property
     def _name(self) -> str:
@@ -206,6 +205,11 @@ class NamedKernel:
             extra = ", ".join(sorted(set(array.axes) - set(axes)))
             raise TreadleError(
                 f"result {index} of {self._name} still has the axes {extra}: the signature says [{', '.join(axes)}]"
+            )
+        if unknown := [axis for axis in axes if axis not in graph.sizes]:
+            raise TreadleError(
+                f"axis '{unknown[0]}' of result {index} of {self._name} is in no argument, and nothing in the function "
+                "makes it (as tl.stack does), so its size is not known: let an argument have it, or no result"
             )
         if missing := [axis for axis in axes if axis not in array.axes]:
             nothing = Array(graph, graph.fill(0 if array.format in INTEGERS else 0.0, missing))

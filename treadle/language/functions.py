@@ -112,26 +112,6 @@ def log_softmax(array: Array, over: str | Iterable[str]) -> Array:
     return shifted - log(exp(shifted).sum(over))
 
 
-def argmax(array: Array, over: str) -> Array:
-    """The position of the largest along an axis, in i32: the first of several, and of a NaN if there is one, as
-    `torch.argmax`. 2^31 - 1 where there is no element."""
-    return _first("argmax", traced("argmax", array), array.max(over), over)
-
-
-def argmin(array: Array, over: str) -> Array:
-    """The position of the smallest along an axis, as `argmax`."""
-    return _first("argmin", traced("argmin", array), array.min(over), over)
-
-
-def _first(name: str, array: Array, extreme: Array, over: str) -> Array:
-    """Where an array first is its maximum or minimum along an axis."""
-    axes = names_of(over)
-    if len(axes) != 1:
-        raise TreadleError(f"{name} over '{' '.join(axes)}': a position is along one axis, as in over='x'")
-    is_nan = Comparison("une", "ne", array, array)
-    return where(array.equals(extreme) | is_nan, index(axes[0], array), 2**31 - 1).min(axes)
-
-
 def index(axis: str, of: Array) -> Array:
     """Positions along an axis of a traced array, in i32: `S - slope * (index("q", S) - index("x", S))` has a bias that
     grows with the distance. (A mask of positions is better said by `keep`: what that leaves out is not computed.)

@@ -12,7 +12,8 @@ from treadle.language.graph import check_axis
 
 @dataclass(frozen=True)
 class Signature:
-    """The axes of each argument and of each result, in order of memory (the last is contiguous)."""
+    """The axes of each argument and of each result, in order of memory (the last is contiguous). A result may have
+    axes that no argument has, which the function makes."""
 
     inputs: tuple[tuple[str, ...], ...]
     outputs: tuple[tuple[str, ...], ...]
@@ -53,15 +54,12 @@ def parse_signature(text: str) -> Signature:
             check_axis(axis)
             if axes.count(axis) > 1:
                 raise TreadleError(f"axis '{axis}' appears twice in '{' '.join(axes)}': each needs a name of its own")
-    for axis in (axis for axes in outputs for axis in axes):
-        if axis not in known:
-            are_several = bool(axis[1:]) and {*axis} <= {*"".join(known)}
-            what_to_do = (
-                f"axes are separated by spaces, as in '{' '.join(axis)}'"
-                if are_several
-                else "its size would not be known. Let an argument have it, or no result"
+    for axis in (axis for axes in outputs for axis in axes if axis not in known):
+        if axis[1:] and {*axis} <= {*"".join(known)}:
+            raise TreadleError(
+                f"axis '{axis}' of a result is in no argument of '{text}': axes are separated by spaces, as in "
+                f"'{' '.join(axis)}'"
             )
-            raise TreadleError(f"axis '{axis}' of a result is in no argument of '{text}': {what_to_do}")
     return Signature(inputs, outputs)
 
 

@@ -15,6 +15,7 @@ from torch._decomp import core_aten_decompositions
 from torch.fx import GraphModule
 
 from treadle.torch.convolution import convolution
+from treadle.torch.extremes import largest_along, smallest_along, topk
 from treadle.torch.flexible import FLEX_ATTENTION, flexible_attention
 from treadle.torch.heads import for_heads
 from treadle.torch.masked import masked_softmax
@@ -56,6 +57,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_dropout.default] = dropout
     table[aten.native_dropout_backward.default] = dropout_backward
     table[aten.bernoulli.p] = bernoulli
+    table[aten.topk.default] = topk
+    table[aten.max.dim] = largest_along
+    table[aten.min.dim] = smallest_along
     return table
 
 

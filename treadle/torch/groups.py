@@ -13,6 +13,7 @@ from operator import getitem
 import torch
 from torch.fx import Graph, Node
 
+from treadle.torch.extremes import MOST
 from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import REDUCTIONS
 from treadle.torch.program import is_free, is_number, read_by, translatable
@@ -23,6 +24,7 @@ from treadle.torch.symbols import Described
 HINTS = {
     "aten._transformer_encoder_layer_fwd.default": "it is PyTorch's fast path for inference; "
     "torch.backends.mha.set_fastpath_enabled(False) has it spelled out",
+    "aten.topk.default": f"kernels find the first of an order, at most {MOST}, of floats of 16 or 32 bits",
 }
 """What a user may do about operations that are only another way to say known ones, or sometimes are."""
 

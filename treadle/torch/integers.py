@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 
 from treadle.torch.bits import EIGHT
+from treadle.torch.extremes import EXTREME_PLACE, TOP_PLACES
 from treadle.torch.registry import FREE, aten
 from treadle.torch.symbols import Size, most
 from treadle.torch.tensors import Tensor, Unsupported
@@ -87,6 +88,12 @@ def _total(tensor: Tensor, *_: Any, **__: Any) -> float:
     return tensor.limit * prod(map(most, tensor.shape))
 
 
+def _place(tensor: Tensor, dim: int | None = None, *_: Any, **__: Any) -> float:
+    """Of positions along a dimension, or of all elements."""
+    size = prod(map(most, tensor.shape)) if dim is None else most(tensor.shape[dim])
+    return max(size - 1, 0)
+
+
 def _power(base: Any, exponent: Any) -> float:
     return _of(base) ** exponent if isinstance(exponent, int) and 0 <= exponent < 64 else UNKNOWN
 
@@ -139,6 +146,8 @@ _LIMITS: dict[Any, Limit] = {
     **dict.fromkeys((aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default), _of_tensor),
     **dict.fromkeys((aten.amax.default, aten.amin.default, aten.max.default, aten.min.default), _of_tensor),
     **dict.fromkeys((aten.fmax.default, aten.fmin.default, aten.hardtanh.default), _largest),
+    **dict.fromkeys((aten.argmax.default, aten.argmin.default), _place),
+    **dict.fromkeys((TOP_PLACES, EXTREME_PLACE), lambda tensor, values, dim, *_: _place(tensor, dim)),
     aten.cat.default: lambda tensors, *_, **__: max(map(_of, tensors)),
     aten.sign.default: lambda tensor: 1,
     aten.sum.dim_IntList: _total,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.array import format_of, shape_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.function import NamedKernel
 from treadle.torch.derivatives import differentiate
@@ -48,10 +49,14 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
             )
         sizes = signature.sizes(kernel.names, [tuple(each.shape) for each in tensors])
         known = {axis: _number(size) for axis, size in sizes.items()}
-        formats = kernel.result_formats(kernel.formats(tensors), known)
+        types = kernel.result_types(kernel.formats(tensors), known)
         made = [
-            tensors[0].new_empty([sizes[axis] for axis in axes], dtype=DTYPES[format])
-            for axes, format in zip(signature.outputs, formats, strict=True)
+            tensors[0].new_empty(
+                # axes that the function makes have the sizes that it gives them
+                [sizes.get(axis, size) for axis, size in zip(axes, shape_of(type), strict=True)],
+                dtype=DTYPES[str(format_of(type))],
+            )
+            for axes, type in zip(signature.outputs, types, strict=True)
         ]
         return tuple(made) if several else made[0]
 

@@ -19,12 +19,14 @@ from treadle.torch import (
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     parts,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    placed,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     random,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     scans,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
 from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.elementwise import converted, in_format, is_whole, to_copy, truth
+from treadle.torch.extremes import EXTREME_PLACE, TOP_PLACES, TOP_VALUES
 from treadle.torch.registry import (
     FORMATS,
     aten,
@@ -223,6 +225,7 @@ REDUCTIONS = {
     *(aten.avg_pool2d.default, aten.avg_pool3d.default),
     *(aten.sum.dim_IntList, aten.mean.dim, aten.mean.default, aten.prod.default, aten.prod.dim_int),
     *(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default),
+    *(aten.argmax.default, aten.argmin.default, TOP_VALUES, TOP_PLACES, EXTREME_PLACE),
     torch.ops.treadle.masked_softmax.default,
     *(aten._softmax.default, aten._safe_softmax.default, aten._log_softmax.default),
 }

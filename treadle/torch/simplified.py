@@ -15,6 +15,7 @@ from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
 from treadle.torch.conditions import ask_again
 from treadle.torch.joined import join
 from treadle.torch.made import is_contiguous, made_of, shape_of
+from treadle.torch.placed import use_places
 from treadle.torch.positions import read_in_order
 from treadle.torch.random import draw_at_once
 from treadle.torch.registry import aten
@@ -35,6 +36,7 @@ def simplify(graph: Graph) -> None:
     read_in_order(graph)
     ask_again(graph)
     draw_at_once(graph)
+    use_places(graph)
 
 
 def _leave_out_nothing(graph: Graph) -> None:

@@ -48,6 +48,8 @@ class Tensor:
     """Positions, integers of an argument, and truth values about them, as conditions of the language say them."""
     named: Mapping[str, Array] = field(default_factory=dict[str, Array])
     """The arguments that the text names."""
+    parts: tuple[Array, ...] = ()
+    """Of what was found one by one, and lies side by side along a dimension."""
 
     @property
     def shape(self) -> tuple[Any, ...]:
