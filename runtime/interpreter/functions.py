@@ -161,6 +161,9 @@ class DiagramFunctions(SessionFunctions):
         error = None
         if self.session.bounded:
             error = bounds.reduce_error(op.kind.data, data, value, dimensions, format, self.session.likely)
+            if (order := bounds.order_of(op)) is not None:
+                (array,) = interpreter.get_values((order.array,))
+                error = bounds.order_error(order, array_of(array), axes, value, error)
         gamma = bounds.reduce_gamma(prod(data.value.shape[len(axes) :]), format, self.session.likely)
         result = Array(axes, Numbers(value, error))
         return self._result(op, self._into(op.result.type, op.kind.data, args[1:], result, gamma))

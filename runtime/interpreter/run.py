@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -18,7 +18,7 @@ from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, shape_of
 from treadle.runtime.foreign import Foreign
 from treadle.runtime.interpreter.arrays import AnyArray, Array, CannotRun, FloatArray, Numbers, array_of, dtype_of
-from treadle.runtime.interpreter.bounds import CONFIDENCE, SLACK
+from treadle.runtime.interpreter.bounds import CONFIDENCE, SLACK, order_of
 from treadle.runtime.interpreter.foreign import foreign_functions
 from treadle.runtime.interpreter.functions import DiagramFunctions, FuncFunctions, ScalarFunctions
 from treadle.runtime.interpreter.hierarchy import HierarchyFunctions
@@ -220,13 +220,20 @@ def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
     last: dict[SSAValue, Operation] = {}
     for op in block.ops:
         for inner in op.walk():
-            for operand in inner.operands:
+            for operand in _used(inner):
                 if operand.owner is block or (isinstance(operand.owner, Operation) and operand.owner.parent is block):
                     last[operand] = op
     uses: dict[Operation, list[SSAValue]] = {}
     for value, op in last.items():
         uses.setdefault(op, []).append(value)
     return uses
+
+
+def _used(op: Operation) -> Iterator[SSAValue]:
+    """Its operands, and what its bound is told from."""
+    yield from op.operands
+    if isinstance(op, diagram.ReduceOp) and (order := order_of(op)) is not None:
+        yield order.array
 
 
 __all__ = [

@@ -31,6 +31,7 @@ What the units are, and why they are not smaller:
   is compared with the maximum or minimum of all (`argmax`) is it if no other may be: an extremum is one of its
   elements, and passes take care that all that compare numbers have them made in one way
   (`passes.expressions.decisions`).
+- The n-th of an order moves no further than the numbers do, and its place is known where no other is near (`orders`).
 - An interval that touches the border of a function's domain has no bound. The sign of a zero is not known, so
   neither is that of what is divided by it.
 - Where a condition on data along a row leaves elements out, nothing is said of the distance from an extremum of an
@@ -58,6 +59,7 @@ from treadle.runtime.interpreter.bounds.arrays import (
     scan_error,
 )
 from treadle.runtime.interpreter.bounds.numbers import cast_error, fixed_cast_error
+from treadle.runtime.interpreter.bounds.orders import order_error, order_of
 from treadle.runtime.interpreter.bounds.scalars import scalar_error
 from treadle.runtime.interpreter.bounds.tables import EXACT, SPREAD
 from treadle.runtime.interpreter.bounds.units import CONFIDENCE, SLACK
@@ -73,6 +75,8 @@ __all__ = [
     "contract_error",
     "contract_gamma",
     "fixed_cast_error",
+    "order_error",
+    "order_of",
     "reduce_error",
     "reduce_gamma",
     "scalar_error",

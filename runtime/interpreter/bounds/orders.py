@@ -1,0 +1,237 @@
+"""The first few of an order, each an extremum of what those before it leave: how far they may be from the reference,
+and whether another may be in their place.
+
+Passed on step by step, a bound says nothing of what follows two elements that roundings may exchange, for either may be
+left then. But the n-th largest of some numbers moves no further than they do, whichever it is; and what has n numbers
+certainly before it, and all others certainly behind, is in its place wherever those n are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from treadle.dialects.diagram import CastOp, IndexOp, LawOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import holds
+from treadle.runtime.interpreter.arrays import NEUTRAL, AnyArray, Array, FloatArray
+from treadle.runtime.interpreter.bounds.numbers import error_of, settled
+from treadle.runtime.interpreter.bounds.units import SLACK
+
+EQUAL, DIFFERENT = "eq", "ne"
+
+
+@dataclass(frozen=True)
+class Order:
+    """One element of an array along an axis, or its place: the one that `rank` others come before."""
+
+    array: SSAValue
+    axis: str
+    kind: str
+    """`max` where the largest comes first, `min` where the smallest does."""
+    rank: int
+    is_place: bool
+
+
+def order_of(op: ReduceOp) -> Order | None:
+    """What a reduction of a whole axis finds, if that is an element of an order behind the first, or its place."""
+    if not isinstance(op.parent_op(), func.FuncOp | LawOp):
+        return None
+    found = _Orders().of(op)
+    return found if found is not None and found.rank else None
+
+
+def order_error(order: Order, array: Array, axes: Sequence[str], value: AnyArray, error: FloatArray) -> FloatArray:
+    """A bound of what is found, over `axes`, that is `error` where a row has a NaN."""
+    numbers = array.filled(NEUTRAL[order.kind]).aligned((*axes, order.axis))
+    sign = 1.0 if order.kind == "max" else -1.0
+    known = ~np.isnan(numbers.value).any(axis=-1)
+    if order.rank >= numbers.value.shape[-1]:
+        return error
+    with np.errstate(all="ignore"):
+        ends = _places if order.is_place else _values
+        found = ends(order.rank, sign * numbers.value, error_of(numbers), value if order.is_place else sign * value)
+        return settled(value, np.where(known, np.fmin(found, error), error))
+
+
+def _values(rank: int, numbers: FloatArray, error: FloatArray, value: FloatArray) -> FloatArray:
+    least, most = (-np.partition(-each, rank, axis=-1)[..., rank] for each in _ends(numbers, error))
+    return np.where(least == most, 0.0, np.maximum(most - value, value - least))
+
+
+def _places(rank: int, numbers: FloatArray, error: FloatArray, place: AnyArray) -> FloatArray:
+    least, most = _ends(numbers, SLACK * error)
+    at = np.clip(place, 0, numbers.shape[-1] - 1)[..., None]
+    own_least, own_most = (np.take_along_axis(each, at, -1) for each in (least, most))
+    before, not_behind = (least > own_most).sum(-1), (most >= own_least).sum(-1)  # which it is itself
+    return np.where((before == rank) & (not_behind == rank + 1), 0.0, np.inf)
+
+
+def _ends(numbers: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
+    unknown = np.isinf(error)
+    return np.where(unknown, -np.inf, numbers - error), np.where(unknown, np.inf, numbers + error)
+
+
+@dataclass
+class _Orders:
+    known: dict[Operation, Order | None] = field(default_factory=dict[Operation, "Order | None"])
+
+    def of(self, op: Operation) -> Order | None:
+        if op not in self.known:
+            self.known[op] = None
+            self.known[op] = self._read(op)
+        return self.known[op]
+
+    def _read(self, op: Operation) -> Order | None:
+        if not isinstance(op, ReduceOp) or op.init is not None or len(op.over_axes) != 1:
+            return None
+        if str(format_of(op.result.type)) == "i32":
+            return self._place(op)
+        if op.kind.data not in ("max", "min"):
+            return None
+        (axis,) = op.over_axes
+        array, rank = self._left(op.operand, op.kind.data, axis)
+        return Order(array, axis, op.kind.data, rank, False)
+
+    def _left(self, value: SSAValue, kind: str, axis: str) -> tuple[SSAValue, int]:
+        """The array that some places were taken from, and how many: the first of the order, all of them."""
+        value = _widened(value)
+        chosen = _chosen(value)
+        if chosen is None:
+            return value, 0
+        map, (test, nothing, rest) = chosen
+        if not isinstance(rest, BlockArgument) or _number(nothing) != NEUTRAL[kind]:
+            return value, 0
+        array = _widened(map.inputs[rest.index])
+        taken = self._taken(test, map, axis)
+        if taken is None or not self._are_first(taken, array, axis, kind):
+            return value, 0
+        return array, len(taken)
+
+    def _are_first(self, taken: Sequence[Order], array: SSAValue, axis: str, kind: str) -> bool:
+        own = all(each.array is array and each.axis == axis and each.kind == kind for each in taken)
+        return own and sorted(each.rank for each in taken) == [*range(len(taken))]
+
+    def _taken(self, test: SSAValue, map: MapOp, axis: str) -> list[Order] | None:
+        """The places, if the test is whether a position is one of them."""
+        found: list[Order] = []
+        for each in _joined(test, arith.OrIOp):
+            place = self._asked(each, EQUAL, map, axis)
+            if place is None:
+                return None
+            found.append(place)
+        return found
+
+    def _asked(self, test: SSAValue, predicate: str, map: MapOp, axis: str) -> Order | None:
+        """The place, if the test compares it with positions along the axis."""
+        op = test.owner
+        if not isinstance(op, arith.CmpiOp) or _predicate(op) != predicate:
+            return None
+        sides = [map.inputs[each.index] for each in (op.lhs, op.rhs) if isinstance(each, BlockArgument)]
+        places = [each for each in sides if not _is_position(each, axis)]
+        if len(sides) != 2 or len(places) != 1 or not isinstance(places[0].owner, ReduceOp):
+            return None
+        order = self.of(places[0].owner)
+        return order if order is not None and order.is_place else None
+
+    def _place(self, op: ReduceOp) -> Order | None:
+        """The first position at which an element of what is left is its extremum, and is not taken."""
+        (axis,), chosen = op.over_axes, _chosen(op.operand)
+        if op.kind.data != "min" or chosen is None:
+            return None
+        map, (test, position, nowhere) = chosen
+        if not isinstance(position, BlockArgument) or not _is_position(map.inputs[position.index], axis):
+            return None
+        if _number(nowhere) != 2**31 - 1:
+            return None
+        equal: Order | None = None
+        left: list[Order] = []
+        for each in _joined(test, arith.AndIOp):
+            if (places := self._not_taken(each, map, axis)) is not None:
+                left.extend(places)
+            elif equal is None and (equal := self._is_extreme(each, map, axis)) is not None:
+                continue
+            else:
+                return None
+        if equal is None or not self._are_first(left, equal.array, axis, equal.kind) or len(left) != equal.rank:
+            return None
+        return Order(equal.array, axis, equal.kind, equal.rank, True)
+
+    def _not_taken(self, test: SSAValue, map: MapOp, axis: str) -> list[Order] | None:
+        if (place := self._asked(test, DIFFERENT, map, axis)) is not None:
+            return [place]
+        op = test.owner
+        if isinstance(op, arith.XOrIOp) and abs(_number(op.rhs) or 0) == 1:
+            return self._taken(op.lhs, map, axis)
+        return None
+
+    def _is_extreme(self, test: SSAValue, map: MapOp, axis: str) -> Order | None:
+        """The extremum that elements are compared with, of which they are; a NaN may be asked for as well."""
+        found: Order | None = None
+        for each in _joined(test, arith.OrIOp):
+            op = each.owner
+            if not isinstance(op, arith.CmpfOp):
+                return None
+            if op.lhs is op.rhs or _input(op.lhs, map) is _input(op.rhs, map):
+                continue
+            element, extreme = _input(op.lhs, map), _input(op.rhs, map)
+            if found is not None or _predicate(op) != "oeq" or element is None or extreme is None:
+                return None
+            reduction = extreme.owner
+            if not isinstance(reduction, ReduceOp) or _widened(reduction.operand) is not _widened(element):
+                return None
+            found = self.of(reduction)
+            if found is None or found.is_place or found.axis != axis:
+                return None
+        return found
+
+
+def _widened(value: SSAValue) -> SSAValue:
+    """What is only held in another format, exactly."""
+    while isinstance(op := value.owner, CastOp) and holds(format_of(value.type), format_of(op.operand.type)):
+        value = op.operand
+    return value
+
+
+def _chosen(value: SSAValue) -> tuple[MapOp, tuple[SSAValue, SSAValue, SSAValue]] | None:
+    """The choice that a map makes for each element: a test, and what is chosen by it."""
+    map = value.owner
+    if not isinstance(map, MapOp):
+        return None
+    terminator = map.body.block.last_op
+    choice = terminator.operands[0].owner if terminator is not None else None
+    return (map, (choice.cond, choice.lhs, choice.rhs)) if isinstance(choice, arith.SelectOp) else None
+
+
+def _joined(test: SSAValue, by: type[arith.OrIOp | arith.AndIOp]) -> Iterator[SSAValue]:
+    op = test.owner
+    if not isinstance(op, by):
+        yield test
+        return
+    yield from _joined(op.lhs, by)
+    yield from _joined(op.rhs, by)
+
+
+def _input(value: SSAValue, map: MapOp) -> SSAValue | None:
+    return _widened(map.inputs[value.index]) if isinstance(value, BlockArgument) else None
+
+
+def _is_position(value: SSAValue, axis: str) -> bool:
+    return isinstance(value.owner, IndexOp) and value.owner.axis == axis
+
+
+def _number(value: SSAValue) -> float | None:
+    constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+    return constant.value.data if isinstance(constant, FloatAttr | IntegerAttr) else None
+
+
+def _predicate(op: arith.CmpiOp | arith.CmpfOp) -> str:
+    names = arith.CMPI_COMPARISON_OPERATIONS if isinstance(op, arith.CmpiOp) else arith.CMPF_COMPARISON_OPERATIONS
+    return names[op.predicate.value.data]
+
+
+__all__ = ["Order", "order_error", "order_of"]
