@@ -240,3 +240,15 @@ def test_parts_for_which_sums_are_no_kernel_are_put_together(widths: tuple[int, 
     halves = tuple(each.half() for each in given)
     report = run(function, halves)
     assert not any("addmm" in operation for part in report.taken for operation in part.operations)
+
+
+def test_parts_that_have_no_such_view_stay_together() -> None:
+    """Halves of what is transposed, which lie in memory as that does, where the whole is contiguous."""
+
+    def rotated(x: Tensor, y: Tensor) -> Tensor:
+        first, second = x.transpose(1, 2).chunk(2, -1)
+        return torch.softmax(torch.cat((first * 0.5 - second, second * 0.5 + first), -1) @ y, -1)
+
+    x, y = torch.randn(2, 8, 4, 16), torch.randn(2, 4, 16, 8)
+    options = {"machine": "h100", "cpu_work": 1e12, "backend": "interpreter"}
+    torch.testing.assert_close(torch.compile(rotated, backend="treadle", options=options)(x, y), rotated(x, y))

@@ -155,7 +155,7 @@ class Joined:
             made = {node: self._replacement(node) for node in (*self.products, *self.slices)}
             for node in self.slices:
                 values |= _of_views(node, made[node].meta["val"])
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # as PyTorch's own operations say it, and as its decompositions do
             return
         for node, value in values.items():
             node.meta["val"] = value
@@ -201,7 +201,7 @@ class Joined:
         return self._made(node, node.target, (given, *rest), node.kwargs)
 
     def _made(self, like: Node, target: Any, args: Sequence[Any], kwargs: Any = None) -> Node:
-        """An operation, and what PyTorch says of its result (RuntimeError where it is none)."""
+        """An operation, and what PyTorch says of its result (RuntimeError or ValueError where it is none)."""
         value = _run(target, args, kwargs or {}, {})
         node = self.graph.call_function(target, tuple(args), dict(kwargs or {}))
         node.meta.update(like.meta)
@@ -220,8 +220,8 @@ def _run(target: Any, args: Sequence[Any], kwargs: Any, known: Mapping[Node, Any
 
 
 def _of_views(node: Node, value: Any) -> dict[Node, Any]:
-    """What views of a node are where it is another tensor, which lies in memory otherwise (RuntimeError where one is
-    none)."""
+    """What views of a node are where it is another tensor, which lies in memory otherwise (RuntimeError or ValueError
+    where one is none)."""
     found: dict[Node, Any] = {}
     known = {node: value}
     for user in node.users:
