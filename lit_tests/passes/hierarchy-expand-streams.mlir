@@ -137,6 +137,44 @@ func.func @choice(%X: tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, 
   func.return %s : tensor<?xf32, #diagram.array<[q]>>
 }
 
+// So is what is chosen by an array that is made of the maximum.
+// CHECK-LABEL: hierarchy.kernel @choice_by_a_scale
+// CHECK:             %m_new = diagram.reduce max %Xk_piece over [x] into %m_so_far
+// CHECK:             %h = diagram.map (%{{.*}} = %m_safe : {{.*}})
+// CHECK:             %e = diagram.map (%a = %Xk_piece : {{.*}}, %r = %h : {{.*}})
+// CHECK-NOT:         arith.select
+// CHECK:             %s_new = diagram.reduce add %e over [x] into %s_repaired
+// CHECK:           } finish (%m_end: {{.*}}, %s_end: {{.*}}) {
+// CHECK-NEXT:        hierarchy.yield %s_end
+func.func @choice_by_a_scale(%X: tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+  %s = hierarchy.kernel @choice_by_a_scale (%Xk = %X : tensor<?x?xf32, #diagram.array<[q, x]>> as !G)
+      -> (tensor<?xf32, #diagram.array<[q]>>) schedule #hierarchy.schedule<group = [q = 8], stream = [x = 16]> {
+    %m = diagram.reduce max %Xk over [x] : !G -> !z
+    %h = diagram.map (%r = %m : !z) -> !z {
+      %half = arith.constant 0.5 : f32
+      %p = arith.mulf %r, %half : f32
+      diagram.yield %p : f32
+    }
+    %e = diagram.map (%a = %Xk : !G, %r = %h : !z) -> !Z {
+      %half = arith.constant 0.5 : f32
+      %b = arith.mulf %a, %half : f32
+      %d = arith.subf %b, %r : f32
+      %p = math.exp %d : f32
+      diagram.yield %p : f32
+    }
+    %P = diagram.map (%a = %e : !Z, %r = %h : !z) -> !Z {
+      %zero = arith.constant 0.0 : f32
+      %bottom = arith.constant 0xFF800000 : f32
+      %none = arith.cmpf oeq, %r, %bottom : f32
+      %p = arith.select %none, %zero, %a : f32
+      diagram.yield %p : f32
+    }
+    %s = diagram.reduce add %P over [x] : !Z -> !z
+    hierarchy.yield %s : !z
+  }
+  func.return %s : tensor<?xf32, #diagram.array<[q]>>
+}
+
 !b = tensor<?x?xi32, #diagram.array<[k, l]>>
 !B = tensor<?x?xi32, #diagram.array<[i, j]>>
 !Bd = tensor<?x?xi32, #diagram.array<[i, j], level = device>>

@@ -225,7 +225,7 @@ class _Parts:
             self._positions(op)
         elif op in self.plan.asking:
             self._ask_states(op)
-        elif (chosen := decided(op, [each for each in op.operands if each in self.plan.guarded])) is not None:
+        elif (chosen := decided(op, self.plan.stood_in(op))) is not None:
             self._choose(op, chosen)
         else:
             self._for_each_part(op)

@@ -25,7 +25,9 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
+from treadle.passes.expressions.infinities import sources
 from treadle.passes.expressions.reductions import operands_of
+from treadle.passes.expressions.scalars import Leaf
 from treadle.passes.streams.changes import NoLaw, Repair
 from treadle.passes.streams.followed import Followed, Safe
 
@@ -125,6 +127,11 @@ class StreamPlan:
     def has_stand_in(self, value: SSAValue, states: Container[SSAValue]) -> bool:
         """Whether a value, no piece, is one of some states for which a finite value stands in, or made of such."""
         return not self.is_piece(value) and any(r in self.guarded and r in states for r in self.states_of(value))
+
+    def stood_in(self, op: Operation) -> list[SSAValue]:
+        """The states for which a finite value stands in, of which an operation is given one, or what is made of it."""
+        given = [Leaf(operand) for operand in op.operands if not self.is_piece(operand)]
+        return [leaf.value for each in given for leaf in sources(each) if leaf.value in self.guarded]
 
     # -- what each stream does --------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ class StreamParts(ABC):
     def _decide(self, scope: Scope, op: Operation, states: Iterable[SSAValue]) -> bool:
         """Write what a map chooses by whether a state is neutral, if it does: in a step a finite number stands for a
         state while it is."""
-        chosen = decided(op, [r for r in op.operands if r in states and r in self.plan.guarded])
+        chosen = decided(op, [r for r in self.plan.stood_in(op) if r in states])
         if chosen is None:
             return False
         (result,) = op.results
