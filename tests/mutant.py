@@ -60,6 +60,7 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/scores_by_heads.mlir": ({"q": 9, "x": 37},),
     "tests/programs/added_products.mlir": ({}, {"k": 3}),
     "examples/attention_stick_breaking.mlir": ({"h": 2, "q": 23, "x": 37}, {"h": 1, "q": 3, "x": 0}),
+    "tests/programs/drawn_quotients.mlir": ({},),
     "examples/attention_dropout.mlir": ({"h": 2, "q": 23, "x": 37}, {"h": 1, "q": 3, "x": 0}),
 }
 EXPLICIT = (

@@ -599,6 +599,11 @@ MUTATIONS: dict[str, Mutation] = {
         "return reduce(product, powers, chosen(reduce(quotient, below, others)))",
         "return reduce(product, powers, reduce(quotient, below, others))",
     ),
+    "hoist: what is drawn of anything is divided": (
+        "passes/factors/split",
+        "            if not all(map(is_above_zero, split.below)):",
+        "            if False:",
+    ),
     "streams: decides a choice the other way": (
         "passes/streams/neutral",
         "operands[1] if True in truths else operands[2]",

@@ -45,8 +45,31 @@ def drawn_by_data(S: Any, T: Any, V: Any) -> Any:
     return tl.contract(tl.where(tl.uniform(3, S) < tl.max(T, over="x"), shares(S), 0.0), V, over="x")
 
 
+def none_is_zero(S: Any) -> Any:
+    """Shares that are zero in rows of nothing but -inf, as PyTorch makes them."""
+    return tl.where(tl.max(S, over="x").equals(-np.inf), 0.0, shares(S))
+
+
+def drawn_safely(S: Any, T: Any, V: Any) -> Any:
+    P = none_is_zero(tl.keep(S * 0.125, "x <= q"))
+    return tl.contract(tl.where(tl.random_bits(3, S) < 30000, P * 1.5, 0.0), V, over="x")
+
+
+def safely_by_data(S: Any, T: Any, V: Any) -> Any:
+    return tl.contract(tl.where(T > 0, none_is_zero(S), 0.0), V, over="x")
+
+
 SIGNATURE = "q x, q x, x e -> q e"
-STREAMS = {drawn: 1, left_out: 1, masked: 1, positive: 2, in_range: 2, drawn_by_data: 2}
+STREAMS = {
+    drawn_safely: 1,
+    safely_by_data: 2,
+    drawn: 1,
+    left_out: 1,
+    masked: 1,
+    positive: 2,
+    in_range: 2,
+    drawn_by_data: 2,
+}
 
 
 def traced(function: Any) -> str:

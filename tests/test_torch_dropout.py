@@ -256,6 +256,13 @@ def test_attention_is_one_kernel() -> None:
     with torch.no_grad():
         (taken,) = report_of(attention, *given).taken
     assert len(taken.kernel.cost().kernels) == 1
+    assert streams_of(taken.kernel) == ["associativity of max", "cascade", "cascade"]
+    assert taken.kernel.hierarchy.count("hierarchy.stream") == 1
+
+
+def streams_of(kernel: treadle.Kernel) -> list[str]:
+    """By which law each reduction is in its stream."""
+    return [step.law for step in kernel.derivation if step.rewrite == "streaming" and " along " in step.subject]
 
 
 def test_multi_head_attention_has_it_too() -> None:

@@ -376,6 +376,47 @@ func.func @drawn(%S: !E, %T: !E, %V: !V) -> !O {
   func.return %O : !O
 }
 
+// So it does of shares that are zero in some rows, as another choice says: the power that is multiplied is that choice.
+// CHECK-LABEL: func.func @drawn_of_a_choice
+// CHECK-SAME:  "%m, %l past the sum %O over [x]", "linearity of the sum"
+// CHECK:       %P = diagram.map (%[[i:[a-z0-9_]+]] = %I : {{.*}}, %[[j:[a-z0-9_]+]] = %J : {{.*}}, %[[m:[a-z0-9_]+]] = %m : {{.*}}, %[[e:[a-z0-9_]+]] = %E : {{.*}})
+// CHECK:         %bits = diagram.random 16 of %{{.*}} at %[[i]], %[[j]]
+// CHECK:         %is = arith.cmpi slt, %bits, %{{.*}}
+// CHECK:         %[[left:.*]] = arith.select %is, %{{.*}}, %{{.*}} : f32
+// CHECK:         %none = arith.cmpf oeq, %[[m]], %{{.*}} : f32
+// CHECK:         %[[power:.*]] = arith.select %none, %{{.*}}, %[[e]] : f32
+// CHECK-NEXT:    arith.mulf %[[left]], %[[power]] : f32
+// CHECK:       %O_sum = diagram.contract %P, %V over [x] accumulate f32
+// CHECK-NEXT:  %O = diagram.map (%[[sum:[a-z0-9_]+]] = %O_sum : {{.*}}, %[[m:[a-z0-9_]+]] = %m : {{.*}}, %[[l:[a-z0-9_]+]] = %l : {{.*}})
+// CHECK:         %[[divisor:.*]] = arith.select %none, %{{.*}}, %[[l]] : f32
+// CHECK-NEXT:    arith.divf %[[sum]], %[[divisor]] : f32
+func.func @drawn_of_a_choice(%S: !E, %V: !V) -> !O {
+  %m = diagram.reduce max %S over [x] : !E -> !l
+  %E = diagram.map (%s = %S : !E, %r = %m : !l) -> !E {
+    %d = arith.subf %s, %r : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !E -> !l
+  %I = diagram.index -> tensor<?xi32, #diagram.array<[q]>>
+  %J = diagram.index -> tensor<8xi32, #diagram.array<[x]>>
+  %P = diagram.map (%a = %E : !E, %b = %l : !l, %r = %m : !l, %i = %I : tensor<?xi32, #diagram.array<[q]>>, %j = %J : tensor<8xi32, #diagram.array<[x]>>) -> !E {
+    %zero = arith.constant 0.0 : f32
+    %bottom = arith.constant 0xFF800000 : f32
+    %seed = arith.constant 7 : i32
+    %most = arith.constant 60000 : i32
+    %bits = diagram.random 16 of %seed at %i, %j : i32
+    %is = arith.cmpi slt, %bits, %most : i32
+    %none = arith.cmpf oeq, %r, %bottom : f32
+    %p = arith.divf %a, %b : f32
+    %safe = arith.select %none, %zero, %p : f32
+    %chosen = arith.select %is, %safe, %zero : f32
+    diagram.yield %chosen : f32
+  }
+  %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
+  func.return %O : !O
+}
+
 // CHECK-LABEL: func.func @chosen_by_data
 // CHECK:       arith.divf
 // CHECK:       %O = diagram.contract %P, %V over [x] accumulate f32

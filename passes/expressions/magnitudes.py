@@ -74,6 +74,9 @@ more is known (`distances.ROUNDED`)."""
 
 def at_least(divisor: Expression) -> float:
     """A lower bound of what divides, unless that is a sum of nothing; zero if none is known."""
+    whole = look_through(divisor)
+    if isinstance(whole, Node) and whole.kind is arith.SelectOp:
+        return min(at_least(side) for side in whole.operands[1:])
     return max(least(divisor), least_of_sum(divisor))
 
 

@@ -17,10 +17,8 @@ from treadle.passes._functions import (
     label,
     note,
 )
-from treadle.passes.expressions.distances import distance_of
 from treadle.passes.expressions.drawn import is_drawn
 from treadle.passes.expressions.inner import inner_expression
-from treadle.passes.expressions.kinds import NAN, kinds_of
 from treadle.passes.expressions.magnitudes import magnitude, shrink
 from treadle.passes.expressions.misfit import is_exact_in, misfit
 from treadle.passes.expressions.peaks import Peaks
@@ -47,6 +45,7 @@ from treadle.passes.expressions.scalars import (
     total,
 )
 from treadle.passes.expressions.scalars import factors as factors_of
+from treadle.passes.factors.divisors import is_above_zero, summed_powers
 from treadle.passes.factors.logarithms import share_of
 from treadle.passes.factors.tested_shares import NOTHING_ASKED, Asked
 
@@ -126,7 +125,7 @@ class Splitter:
         if asked:
             return replace(split, rest=rest)
         if varies:
-            if not all(map(_is_above_zero, split.below)):
+            if not all(map(is_above_zero, split.below)):
                 return Split(node)
             return replace(split, rest=_with_powers_outside(split, lambda part: chosen(part, 0)))
         above, below = ([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))
@@ -219,30 +218,17 @@ class Splitter:
         note(self.function, PASS, subject, "refused", reason)
 
 
-def _is_above_zero(divisor: Expression) -> bool:
-    """Whether a divisor is above zero in all rows that have elements, if it is a number."""
-    sum = _sum(divisor)
-    near = None if sum is None else distance_of(Leaf(sum.operand))
-    one_is_there = near is not None and near.is_reached and not near.may_vanish
-    return one_is_there or kinds_of(divisor) <= NAN | {"+", "+inf"}
-
-
 def _with_powers_outside(split: Split, chosen: Callable[[Expression], Expression]) -> Expression:
     """What is left of the side of a choice, of which the other one is zero. Powers whose sum divides it are multiplied
     by what is chosen: where one is no number the quotient is none anyway, and a stream that is told from a product need
     not ask what an infinite maximum leaves."""
     above, below = factors_of(split.rest)
-    divided = {key_of(Leaf(sum.operand)) for each in split.below if (sum := _sum(each)) is not None}
-    powers = [part for part in above if key_of(part) in divided and distance_of(part) is not None]
+    divided = {key_of(powers) for each in split.below if (powers := summed_powers(each)) is not None}
+    powers = [part for part in above if key_of(part) in divided]
     if not powers:
         return chosen(split.rest)
     others = reduce(product, (part for part in above if part not in powers), number(1, split.rest.type))
     return reduce(product, powers, chosen(reduce(quotient, below, others)))
-
-
-def _sum(divisor: Expression) -> ReduceOp | None:
-    owner = divisor.value.owner if isinstance(divisor, Leaf) else None
-    return owner if isinstance(owner, ReduceOp) and owner.kind.data == "add" and owner.init is None else None
 
 
 def _parted(factors: Sequence[Expression], others: Sequence[Expression]) -> tuple[list[Expression], list[Expression]]:
