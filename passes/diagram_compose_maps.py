@@ -40,6 +40,7 @@ from treadle.passes.expressions.scalars import (
     substitute,
     walk,
 )
+from treadle.passes.expressions.truths import choosing_directly
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class DiagramComposeMapsPass(ModulePass):
     before) or a cheap body. A widening cast is exact, so a map may read the narrow array itself; a rounding
     (f32 to f16) is part of the algorithm and stays. Along an axis whose size is 0 a sum is 0, as every combination is
     its neutral element; an array that has such an axis holds nothing. A known size of an axis that only maps have is a
-    number. A contraction that multiplies no matrices is a map that multiplies, and a sum.
+    number. A contraction that multiplies no matrices is a map that multiplies, and a sum. What chooses by a mask, which
+    is a truth value that was made a number, asks for the truth value itself (`expressions.truths`).
     """
 
     name = "diagram-compose-maps"
@@ -140,7 +142,7 @@ def _compose(
     if not absorbed and len(set(outer.inputs)) == len(outer.inputs) == len(leaves(expression)):
         return
     inner = {value: _inner(value, composed) for value in absorbed}
-    composed[outer.result] = substitute(expression, lambda leaf: inner.get(leaf.value, leaf))
+    composed[outer.result] = choosing_directly(substitute(expression, lambda leaf: inner.get(leaf.value, leaf)))
     names = ", ".join(label(value) for value in absorbed if isinstance(value.owner, MapOp))
     first, *others = [absorptions.pop(value) for value in absorbed if value in absorptions] or [[]]
     for other in others:

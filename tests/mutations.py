@@ -604,6 +604,11 @@ MUTATIONS: dict[str, Mutation] = {
         "            if not all(map(is_above_zero, split.below)):",
         "            if False:",
     ),
+    "compose: a mask is its opposite": (
+        "passes/expressions/truths",
+        "return (truth, holds[0]) if",
+        "return (truth, True) if",
+    ),
     "streams: decides a choice the other way": (
         "passes/streams/neutral",
         "operands[1] if True in truths else operands[2]",

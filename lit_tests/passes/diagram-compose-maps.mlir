@@ -135,3 +135,30 @@ func.func @bytes(%u: !u8, %v: !s8) -> (!x, !i32) {
   }
   func.return %y, %p : !x, !i32
 }
+
+// What chooses by a mask asks for the truth value itself: of one that says where something is not, sides change places.
+// CHECK-LABEL: func.func @masks
+// CHECK:       %y = diagram.map (%[[n:.*]] = %n : {{.*}}, %[[x:.*]] = %x : {{.*}}) ->
+// CHECK:         %is = arith.cmpi slt, %[[n]], %{{.*}} : i32
+// CHECK:         %[[zero:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK-NOT:     arith.cmpi
+// CHECK:         %chosen = arith.select %is, %[[zero]], %[[x]] : f32
+// CHECK-NEXT:    diagram.yield %chosen : f32
+func.func @masks(%x: !x, %n: !i32) -> !x {
+  %mask = diagram.map (%a = %n : !i32) -> !i32 {
+    %most = arith.constant 9 : i32
+    %no = arith.constant 0 : i32
+    %yes = arith.constant 1 : i32
+    %is = arith.cmpi slt, %a, %most : i32
+    %kept = arith.select %is, %no, %yes : i32
+    diagram.yield %kept : i32
+  }
+  %y = diagram.map (%a = %x : !x, %kept = %mask : !i32) -> !x {
+    %no = arith.constant 0 : i32
+    %zero = arith.constant 0.0 : f32
+    %holds = arith.cmpi sgt, %kept, %no : i32
+    %chosen = arith.select %holds, %a, %zero : f32
+    diagram.yield %chosen : f32
+  }
+  func.return %y : !x
+}

@@ -34,6 +34,7 @@ from treadle.passes.expressions.scalars import (
     walk,
 )
 from treadle.passes.expressions.signs import is_nonnegative
+from treadle.passes.expressions.truths import asked_itself
 
 IsLate = Callable[[Expression], bool]
 
@@ -90,7 +91,8 @@ class _Asking:
             return self._choice(part)
         operands = tuple(self.of(operand) for operand in part.operands)
         node = Node(part.kind, operands, part.type, part.properties, part.hint, part.location)
-        return _as_it_was(node) if part.kind is arith.CmpiOp else node
+        asked = asked_itself(node)
+        return node if asked is None or not asked[1] else asked[0]
 
     def _choice(self, choice: Node) -> Expression:
         test, *sides = self.of(choice.operands[0]), *choice.operands[1:]
@@ -135,15 +137,6 @@ def _asked(
 
 def _is_none(expression: Expression) -> bool:
     return isinstance(expression, Constant) and numbers.isnan(expression.number)
-
-
-def _as_it_was(node: Node) -> Expression:
-    """A truth value that was made a number and is asked whether it is above zero."""
-    match node.operands:
-        case (Node(kind=arith.SelectOp, operands=(test, Constant(number=1), Constant(number=0))), Constant(number=0)):
-            return test if same_predicate(node, compare(*node.operands[:1], ">", node.operands[1])) else node
-        case _:
-            return node
 
 
 def _share(expression: Expression, over: Sequence[str]) -> _Share | None:
