@@ -113,8 +113,8 @@ class DiagramHoistFactorsPass(ModulePass):
     Guards:
 
     - A factor leaves a choice whose condition varies along the sum only if that is made of random bits alone, and what
-      it divides by is above zero. (Data may leave out a whole row, which is zero then, whatever its scores are.)
-      Powers whose sum divides them are multiplied by what is chosen.
+      it divides by is above zero, on both sides of a choice of rows. (Data may leave out a whole row, which is zero
+      then, whatever its scores are.) Powers whose sum divides them are multiplied by what is chosen.
     - A moved division is not done where the axis may be empty (0 / 0 would be NaN, the plain sum is 0), nor in rows of
       which a condition leaves nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1
       at their extremum.
