@@ -63,6 +63,21 @@ SHARE = """
   }"""
 
 
+def safe_share(factor: float) -> str:
+    """One divides where a multiple of the maximum is -inf."""
+    return f"""
+  %o = diagram.map (%a = %sum : !A, %whole = %l : !m, %r = %m : !m) -> !A {{
+    %factor = arith.constant {factor} : f32
+    %one = arith.constant 1.0 : f32
+    %bottom = arith.constant 0xFF800000 : f32
+    %multiple = arith.mulf %r, %factor : f32
+    %none = arith.cmpf oeq, %multiple, %bottom : f32
+    %divisor = arith.select %none, %one, %whole : f32
+    %share = arith.divf %a, %divisor : f32
+    diagram.yield %share : f32
+  }}"""
+
+
 def of_rows(name: str, body: str) -> str:
     """A number of each row."""
     return f"""
@@ -92,6 +107,7 @@ def found(text: str) -> list[Lagging | Moved]:
     ("end", "results", "types"),
     [
         (SHARE, "%o", "!A"),
+        (safe_share(0.125), "%o", "!A"),
         (SHARE + LOGARITHM, "%o, %n", "!A, !m"),
         (
             SHARE + of_rows("n", "%root = math.sqrt %whole : f32\n    %y = arith.divf %root, %root : f32"),
@@ -110,6 +126,7 @@ def test_what_stays_wherever_powers_are_told_from(end: str, results: str, types:
     ("end", "results", "types", "reason"),
     [
         ("", "%sum", "!A", "%sum is told from it"),
+        (safe_share(2.0), "%o", "!A", "a choice is between what goes with it in different ways"),
         (SHARE, "%o, %l", "!A, !m", "%l is told from it"),
         (SHARE, "%o, %m", "!A, !m", "%m is told from it"),
         (SHARE + of_rows("n", "%y = math.log %whole : f32"), "%o, %n", "!A, !m", "%n is told from it"),

@@ -258,6 +258,7 @@ def test_attention_is_one_kernel() -> None:
     assert len(taken.kernel.cost().kernels) == 1
     assert streams_of(taken.kernel) == ["associativity of max", "cascade", "cascade"]
     assert taken.kernel.hierarchy.count("hierarchy.stream") == 1
+    assert any(step.rewrite == "hierarchy-rescale-lazily" for step in taken.kernel.derivation)
 
 
 def streams_of(kernel: treadle.Kernel) -> list[str]:

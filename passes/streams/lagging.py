@@ -230,10 +230,15 @@ class _Ways:
         """What may be chosen while something lags: of an axis without elements nothing does, nor does an infinite
         extremum; and what is infinite stays so wherever it goes."""
         infinite = _compared_with_infinity(test)
-        if infinite is None or not (is_same(yes, infinite) or infinite == Leaf(self.extremum)):
+        if infinite is None or not (is_same(yes, infinite) or self._is_extremum(infinite)):
             yield yes
         if not self._says_that_there_are_elements(test):
             yield no
+
+    def _is_extremum(self, part: Expression) -> bool:
+        """Whether a part is infinite only where the extremum is: that itself, or less of it."""
+        form = linear_form(part, exactly=True)
+        return form.keys() == {self.extremum} and 0 < abs(form[self.extremum]) <= 1
 
     def _says_that_there_are_elements(self, test: Expression) -> bool:
         """Whether a test is one of the axis, or of what conditions leave of each row of the extremum."""
