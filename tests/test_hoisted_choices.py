@@ -60,16 +60,8 @@ def safely_by_data(S: Any, T: Any, V: Any) -> Any:
 
 
 SIGNATURE = "q x, q x, x e -> q e"
-STREAMS = {
-    drawn_safely: 1,
-    safely_by_data: 2,
-    drawn: 1,
-    left_out: 1,
-    masked: 1,
-    positive: 2,
-    in_range: 2,
-    drawn_by_data: 2,
-}
+ONE, TWO = (drawn, left_out, masked, drawn_safely), (positive, in_range, drawn_by_data, safely_by_data)
+STREAMS = dict.fromkeys(ONE, 1) | dict.fromkeys(TWO, 2)
 
 
 def traced(function: Any) -> str:
@@ -88,6 +80,29 @@ def test_one_stream_makes_what_is_drawn_of_shares(function: Any, machine: str) -
     T[3], S[5, :] = -1.0, -2.0  # rows of which nothing, or everything, is left out
     V = random.standard_normal((90, 32)).astype(np.float16)
     assert all(each.ok for each in kernel.verify(S, T, V, backend="emulator"))
+
+
+@pytest.mark.parametrize("machine", ["h100", "a100"])
+def test_rows_of_nothing_are_zero(machine: str) -> None:
+    """But where a value that they would weigh is infinite: zero times that is no number, as the formula says."""
+    kernel = treadle.compile(traced(drawn_safely), machine=machine)
+    random = np.random.default_rng(6)
+    S = random.standard_normal((70, 90)).astype(np.float32)
+    S[5], S[6, 4], S[50, :40], S[60] = -np.inf, np.inf, -np.inf, np.linspace(-900, 900, 90)
+    V = random.standard_normal((90, 32)).astype(np.float16)
+    found = check_safely(kernel, S, V)
+    assert (found[5] == 0).all()
+    assert np.isfinite(found[50]).all()
+    V[0, 3] = np.inf  # which all rows see
+    assert np.isnan(check_safely(kernel, S, V)[5, 3])
+
+
+def check_safely(kernel: treadle.Kernel, S: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """What the emulator says, which is what the plain formula does, no numbers included."""
+    found = np.asarray(kernel.run(S, S, V, backend="emulator"))
+    (wanted,) = run_function(parse_module(traced(drawn_safely)), [S, S, V]).results
+    np.testing.assert_allclose(found, wanted, atol=1e-2)
+    return found
 
 
 def test_the_reference_says_the_same() -> None:
