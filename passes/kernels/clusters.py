@@ -14,6 +14,7 @@ from treadle.compiler.errors import Refusal as NotFused
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import (
     ApplyOp,
+    CastOp,
     ContractOp,
     ExtentOp,
     FillOp,
@@ -92,11 +93,14 @@ class Clusters:
         self.reached = phases_reached(self.sums.ops, self.phases)
         self.apart: list[_Apart] = []
         """What was not put together, in the order of the program; wide roles may bring it together still."""
+        self.alone: list[tuple[str, str, str]] = []
+        """What is said of operations that no kernel can have."""
+        self.owed: set[Operation] | None = set()
+        """Those that were put into a cluster without asking whether it fits; None where all are asked for."""
         for cluster in given:
             self._join(cluster)
-        for op in self.ops:
-            if not given and _may_join(op) and op not in self.members:
-                self._place(op)
+        if not given:
+            self._place_all()
         if together and not asked and not given:
             self._join_readers()
             self._cut()
@@ -143,6 +147,19 @@ class Clusters:
     def _unit(self, op: Operation) -> frozenset[Operation]:
         return self.members.get(op, frozenset([op]))
 
+    def _place_all(self) -> None:
+        """Each operation in turn. Whether a cluster fits is not asked at once for what adds nothing to the largest
+        that it holds: it is when something else comes to it, or at the end. If it does not then, all are asked for."""
+        for op in self.ops:
+            if _may_join(op) and op not in self.members:
+                self._place(op)
+        if self.owed and any(map(self.unfit, dict.fromkeys(self.members[op] for op in self.owed))):
+            self.members, self.apart, self.alone, self.owed = {}, [], [], None
+            return self._place_all()
+        for told in self.alone:
+            note(self.function, "keep apart", *told)
+        return None
+
     def _place(self, op: Operation) -> None:
         if isinstance(op, ScanOp) and self.together and not self.asked and self._place_scanned(op):
             return
@@ -150,7 +167,7 @@ class Clusters:
         if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
             if isinstance(op, ScanOp):
                 raise NotFused(op, f"no kernel can have it: {self._why_not_scanned(op) or alone.reason}")
-            note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
+            self.alone.append((f"{_names(cluster)} from all", "no kernel", alone.reason))
             return
         is_asked = (op.results[0].name_hint or "") in self.asked
         producers = self._producers(op) if self.together and (is_asked or not self.asked) else []
@@ -419,7 +436,12 @@ class Clusters:
         brings_product |= isinstance(op, ReduceOp) and self._holds_spread(ops)
         if not brings_product and len(reduced) < 2 and not self._must_hold_rows(ops):
             return None
+        if self.owed is not None and len(joined) == 1 and _adds_nothing(op, joined[0]):
+            self.owed.add(op)
+            return None
         reason = self.unfit(ops)
+        if reason is None and self.owed is not None:
+            self.owed -= ops
         return None if reason is None else (NO_MEMORY, reason)
 
     def _holds_spread(self, ops: frozenset[Operation]) -> bool:
@@ -442,6 +464,18 @@ class Clusters:
     def _join(self, ops: frozenset[Operation]) -> None:
         for op in ops:
             self.members[op] = ops
+
+
+def _adds_nothing(op: Operation, cluster: Iterable[Operation]) -> bool:
+    """Whether an operation is along no other axes than one of a cluster, so that nothing gets larger by it."""
+    if not isinstance(op, MapOp | CastOp | ReduceOp):
+        return False
+    return any(_along(op) <= _along(each) for each in cluster)
+
+
+def _along(op: Operation) -> set[str]:
+    summed = op.over_axes if isinstance(op, Reducing) else ()
+    return {axis for result in op.results for axis in axes_of(result.type)}.union(summed)
 
 
 def _made_of_scan(op: ScanOp) -> frozenset[Operation]:
