@@ -6,9 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from xdsl.dialects import func
+from xdsl.ir import Operation
 
 import treadle
 import treadle.language as tl
+from treadle.compiler.pipeline import Options, pipeline, run_passes
+from treadle.passes.kernels.clusters import Clusters
 
 
 def chain(products: int, width: int) -> treadle.language.NamedKernel:
@@ -110,3 +114,41 @@ def test_norms_that_leave_no_role_are_kernels_of_their_own(machine: str) -> None
     given = [random.standard_normal(shape).astype(np.float16) for shape in ((40, 512), (70, 512))]
     (verdict,) = kernel.verify(*given, backend="emulator")
     assert verdict.ok, verdict
+
+
+def clusters(most: int) -> tuple[list[int], list[int]]:
+    """How many operations the clusters of a router's choice have, and those of which it was asked whether they fit,
+    where `most` do."""
+
+    def choice(S: tl.Array) -> tuple[tl.Array, tl.Array]:
+        values, places = tl.topk(S, 3, over="e", axis="r")
+        return tl.softmax(values, "r"), places
+
+    module = treadle.kernel("n e -> n r, n r")(choice).trace(["f32"], {"n": 4096, "e": 256}, ["n", "e"])
+    passes = pipeline(Options("h100"))
+    run_passes(module, passes[: [each.name for each in passes].index("fusion")])
+    (function,) = (op for op in module.walk() if isinstance(op, func.FuncOp))
+    asked: list[int] = []
+
+    def unfit(ops: frozenset[Operation]) -> str | None:
+        asked.append(len(ops))
+        return "they are too many" if len(ops) > most else None
+
+    found = Clusters(function, function.body.block, 256, unfit=unfit).found
+    return [len(each) for each in found], asked
+
+
+def test_what_adds_nothing_is_asked_for_at_the_end() -> None:
+    found, asked = clusters(100)
+    assert asked == found
+    assert len(found) == 1
+
+
+def test_where_that_does_not_fit_each_operation_is_asked_for() -> None:
+    """So that the first ones that fit are one kernel."""
+    (whole,), _ = clusters(100)
+    found, asked = clusters(12)
+    assert asked[0] == whole
+    assert len(found) == 2
+    assert sum(found) == whole
+    assert {*asked[1:]} == {found[0], found[0] + 1}
