@@ -179,11 +179,11 @@ def test_integers_side_by_side_are_integers() -> None:
 REFUSED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "topk of k=33: it is a whole number, at least 1 and at most 32": ("", lambda a: tl.topk(a, 33, "x", "r")),
     "topk of k=0:": ("", lambda a: tl.topk(a, 0, "x", "r")),
-    "topk of k=1.5:": ("", lambda a: tl.topk(a, 1.5, "x", "r")),  # pyright: ignore[reportArgumentType]
+    "topk of k=2.0:": ("", lambda a: tl.topk(a, 2.0, "x", "r")),  # pyright: ignore[reportArgumentType]
     "topk of k=31 over 'x', which has 30 elements": ("", lambda a: tl.topk(a, 31, "x", "r")),
     "topk over 'x q': a position is along one axis": ("", lambda a: tl.topk(a, 2, "x q", "r")),
     "there is no axis 'z'": ("", lambda a: tl.topk(a, 2, "z", "r")),
-    "stack of 2 arrays along 'q', which has 5 elements: take another name": ("", lambda a: tl.topk(a, 2, "x", "q")),
+    "topk of 2 along 'q', which has 5 elements: take another name": ("", lambda a: tl.topk(a, 2, "x", "q")),
     "axis name '9' is not an identifier": ("", lambda a: tl.topk(a, 2, "x", "9")),
     "stack of no arrays": ("q x -> q x r", lambda a: tl.stack([], "r")),
     "'stack' of float": ("q x -> q x r", lambda a: tl.stack([a, 1.0], "r")),  # pyright: ignore[reportArgumentType]
@@ -205,5 +205,43 @@ def test_what_is_refused(said: str) -> None:
 
 def test_a_symbolic_axis_is_not_stacked_along() -> None:
     function = treadle.kernel("q x -> q x")(lambda a: tl.stack([a.sum("x"), a.max("x")], "x"))
-    with pytest.raises(TreadleError, match="stack of 2 arrays along 'x', which has a symbolic size"):
+    with pytest.raises(TreadleError, match="stack of 2 along 'x', which has several sizes"):
         function.trace(["f32"], {"q": 5, "x": 2})
+
+
+def test_places_are_read_by_the_names_of_their_axes() -> None:
+    """The new axis is the last, also of an array that has one other."""
+
+    @treadle.kernel("t e, n d -> t r d", machine="a100")
+    def rows_of(X: Any, T: Any) -> Any:
+        _, places = tl.topk(X, k=3, over="e", axis="r")
+        assert places.axes == ("t", "r")
+        return tl.read(T, "place[t, r], d", place=places)
+
+    X, T = (np.random.default_rng(n).standard_normal((n, 9)).astype(np.float32) for n in (5, 9))
+    for backend in ("interpreter", "emulator"):
+        np.testing.assert_array_equal(rows_of(X, T, backend=backend), T[first(X, 3)[1]])
+
+
+def test_entries_in_another_order_are_refused() -> None:
+    function = treadle.kernel("t e, r t -> t r")(lambda X, p: tl.read(X, "t, p[t, r]", p=p))
+    with pytest.raises(TreadleError, match=r"'p' has the axes \[r, t\], in this order: write 'p\[r, t\]'"):
+        function(np.zeros((2, 4), np.float32), np.zeros((3, 2), np.int32))
+
+
+def test_the_gradient_of_an_operator_that_gives_places() -> None:
+    """Integers have no cotangent."""
+    from treadle.torch import operator
+
+    @treadle.kernel("t d, e d -> t r, t r", machine="h100")
+    def chosen(X: Any, W: Any) -> Any:
+        values, experts = tl.topk(tl.contract(X, W, over="d"), 2, over="e", axis="r")
+        return tl.softmax(values, "r"), experts
+
+    X, W = (torch.randn(n, 16, generator=torch.Generator().manual_seed(n), requires_grad=True) for n in (7, 5))
+    shares, _ = operator("tests_topk::chosen", chosen)(X, W)
+    found = torch.autograd.grad((shares * torch.arange(2.0)).sum(), [X, W])
+    stated = torch.topk(X @ W.T, 2).values.softmax(-1)
+    expected = torch.autograd.grad((stated * torch.arange(2.0)).sum(), [X, W])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

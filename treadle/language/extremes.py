@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from math import inf, nan
+from typing import Any
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC
@@ -12,8 +13,8 @@ from treadle.dialects.diagram.formats import INTEGERS
 from treadle.language.array import Array, names_of, traced
 from treadle.language.conditions import Comparison, Condition
 from treadle.language.functions import index, where
-from treadle.language.graph import is_number, plain
-from treadle.language.stacked import stack
+from treadle.language.graph import plain
+from treadle.language.stacked import side_by_side
 
 NOWHERE = 2**31 - 1
 """The position where there is no element."""
@@ -49,13 +50,14 @@ def topk(array: Array, k: int, over: str, axis: str, largest: bool = True) -> tu
     is known to have fewer elements.
 
     `values, experts = topk(contract(X, W, over="d"), k=2, over="e", axis="r")` are those that a token is routed to."""
-    (array, searched), k = _along("topk", array, over), plain(k)
-    if not is_number(k) or k not in range(1, MOST + 1):
-        raise TreadleError(f"topk of k={k!r}: it is a whole number, at least 1 and at most {MOST}")
+    given: Any = plain(k)
+    array, searched = _along("topk", array, over)
+    if isinstance(given, bool) or not isinstance(given, int) or given not in range(1, MOST + 1):
+        raise TreadleError(f"topk of k={given!r}: it is a whole number, at least 1 and at most {MOST}")
     if DYNAMIC != (size := array.graph.sizes.get(searched, k)) < k:
         raise TreadleError(f"topk of k={k} over '{over}', which has {size} elements: ask for no more than there are")
-    values, places = zip(*in_order(array, [searched], index(searched, array), int(k), largest), strict=True)
-    return stack(values, axis), stack(places, axis)
+    values, places = zip(*in_order(array, [searched], index(searched, array), given, largest), strict=True)
+    return side_by_side("topk", values, axis), side_by_side("topk", places, axis)
 
 
 def _along(name: str, array: Array, over: str) -> tuple[Array, str]:

@@ -16,7 +16,7 @@ from treadle.dialects.diagram.formats import INTEGERS
 from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of, traced
 from treadle.language.conditions import Comparison, Condition, Joined, always
 from treadle.language.graph import computing_format, constant, is_number, plain
-from treadle.language.places import at_axes, axes_at
+from treadle.language.places import at_axes, axes_at, check_order
 
 
 def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
@@ -166,7 +166,9 @@ def read(array: Array, at: str, **inputs: Array) -> Array:
         raise TreadleError('the place of read is a text, as in read(W, "token[t], d", token=token)')
     _check_arrays(f"place '{at}'", given)
     graph, named = graph_of("read", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
-    return Array(graph, graph.read(array.value, [at], axes_at(at), padded=True, inputs=named))
+    axes = axes_at(at)
+    check_order(at, {name: each.axes for name, each in inputs.items()})
+    return Array(graph, graph.read(array.value, [at], axes, padded=True, inputs=named))
 
 
 def _check_arrays(where: str, given: dict[str, Any]) -> None:

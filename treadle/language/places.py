@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.condition import parsed
-from treadle.dialects.diagram.place import PlaceAttr, axes_of_forms
+from treadle.dialects.diagram.linear import spelled
+from treadle.dialects.diagram.place import PlaceAttr, axes_of_forms, entries_in
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,18 @@ def axes_at(text: str) -> tuple[str, ...]:
         return axes_of_forms(PlaceAttr(text).forms)
     except VerifyException as error:
         raise TreadleError(str(error)) from error
+
+
+def check_order(text: str, axes: Mapping[str, Sequence[str]]) -> None:
+    """(TreadleError for an entry that names just the axes of its array, in another order than it has them: the order of
+    what is computed is easily mistaken, and an array that is turned over is seldom meant)"""
+    for entry in entries_in(PlaceAttr(text).forms):
+        own, said = tuple(axes.get(entry.name, ())), tuple(map(spelled, entry.places))
+        if said != own and sorted(said) == sorted(own):
+            raise TreadleError(
+                f"place '{text}': '{entry.name}' has the axes [{', '.join(own)}], in this order: write "
+                f"'{entry.name}[{', '.join(own)}]'"
+            )
 
 
 def not_given(name: str) -> str:

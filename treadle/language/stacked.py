@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.array import DYNAMIC
 from treadle.language.array import Array, graph_of, traced
-from treadle.language.functions import chosen, index
-from treadle.language.graph import check_axis, computing_format
+from treadle.language.functions import index
+from treadle.language.graph import check_axis, computing_format, constant
 
 
 def stack(arrays: Iterable[Array], axis: str) -> Array:
@@ -16,22 +20,33 @@ def stack(arrays: Iterable[Array], axis: str) -> Array:
     along r. What one array does not vary along, it is repeated along.
 
     TreadleError for no arrays, and for an axis that there is with another size."""
-    parts = [traced("stack", each) for each in arrays]
+    return side_by_side("stack", arrays, axis)
+
+
+def side_by_side(name: str, arrays: Iterable[Array], axis: str) -> Array:
+    """`stack`, of what calls itself otherwise."""
+    parts = [traced(name, each) for each in arrays]
     if not parts:
-        raise TreadleError("stack of no arrays: it takes one or more")
-    graph = graph_of("stack", parts)
+        raise TreadleError(f"{name} of no arrays: it takes one or more")
+    graph = graph_of(name, parts)
     known = graph.sizes.setdefault(check_axis(axis), len(parts))
     if known != len(parts):
-        said = "a symbolic size" if known < 0 else f"{known} elements"
-        raise TreadleError(f"stack of {len(parts)} arrays along '{axis}', which has {said}: take another name for it")
+        said = "several sizes" if known == DYNAMIC else f"{known} elements"
+        raise TreadleError(f"{name} of {len(parts)} along '{axis}', which has {said}: take another name for it")
     if having := [each for each in parts if axis in each.axes]:
-        raise TreadleError(f"stack along '{axis}', an axis that {having[0]} has already: take another name for it")
-    place: Any = index(axis, parts[0])
-    whole = parts[-1]
+        raise TreadleError(f"{name} along '{axis}', an axis that {having[0]} has already: take another name for it")
     format = computing_format([each.value for each in parts])
-    for number, each in reversed([*enumerate(parts[:-1] or parts)]):
-        whole = chosen(place.equals(number), each, whole, format)
-    return whole
+    # the parts first, for the new axis is the last
+    inputs = [*(graph.wide(each.value, format) for each in parts), index(axis, parts[0]).value]
+
+    def body(scalars: Sequence[SSAValue]) -> SSAValue:
+        *values, place = scalars
+        whole = values[-1]
+        for number, each in reversed([*enumerate(values[:-1])]):
+            whole = arith.SelectOp(arith.CmpiOp(place, constant(number, i32), "eq").result, each, whole).result
+        return whole
+
+    return Array(graph, graph.map(inputs, body, format))
 
 
-__all__ = ["stack"]
+__all__ = ["side_by_side", "stack"]

@@ -15,15 +15,17 @@ from treadle.language.gradient import GradientKernel
 
 def gradient_operator(name: str, kernel: NamedKernel) -> Any:
     """Register the gradient of a kernel as the operator `<name>_gradient`: it takes the list of the arguments, the
-    results and their cotangents, and gives the list of the gradients of what holds floats.
+    results and the cotangents of those that hold floats, and gives the list of the gradients of what holds floats.
 
     A gradient of that is refused (TreadleError)."""
-    derived = GradientKernel(kernel)
-    count = len(kernel.names)
+    derived: dict[tuple[bool, ...], GradientKernel] = {}
+    count, results = len(kernel.names), len(kernel.signature.outputs)
 
     def forward(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        floats = tuple(map(_counts, given[count : count + results]))
+        made = derived.get(floats) or derived.setdefault(floats, GradientKernel(kernel, floats))
         with torch.no_grad():
-            found = derived(*given)
+            found = made(*given)
         return list(found) if isinstance(found, tuple) else [found]
 
     def fake(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -48,7 +50,7 @@ def backward_of(operator: Any, context: Any, gradients: Sequence[torch.Tensor | 
     results = len(gradients)
     saved = context.saved_tensors
     arguments, made = saved[:-results], saved[-results:]
-    pairs = zip(made, gradients, strict=True)
+    pairs = [pair for pair in zip(made, gradients, strict=True) if _counts(pair[0])]
     cotangents = [torch.zeros_like(result) if each is None else each.to(result.dtype) for result, each in pairs]
     found = iter(operator([*arguments, *made, *cotangents]))
     return tuple(next(found) if _counts(each) else None for each in arguments)
