@@ -10,6 +10,7 @@ import pytest
 import torch
 from xdsl.utils.arg_spec import ArgSpec
 
+import treadle
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, run_passes, run_pipeline
 from treadle.compiler.source import parse_module
@@ -354,23 +355,34 @@ func.func @f(%A: !A) -> !A {{
     np.testing.assert_array_equal(run_function(parse_module(text), [normal(5, 7)]).results[0], 7)
 
 
-def test_an_axis_that_only_a_kernel_has():
-    """A map may add it; where it is cut into pieces, nothing is left that says how long it is."""
-    module = parse_module("""
+def along_an_axis_of_its_own(size: int) -> str:
+    return f"""
 !a = tensor<3xf32, #diagram.array<[q]>>
-!b = tensor<3x8xf32, #diagram.array<[q, c]>>
-func.func @f(%A: !a) -> !a {
-  %B = diagram.map (%x = %A : !a) -> !b {
+!b = tensor<3x{size}xf32, #diagram.array<[q, c]>>
+func.func @f(%A: !a) -> !a {{
+  %B = diagram.map (%x = %A : !a) -> !b {{
     diagram.yield %x : f32
-  }
+  }}
   %W = diagram.where %B if "c >= q" : !b
   %S = diagram.reduce add %W over [c] : !b -> !a
   func.return %S : !a
-}""")
+}}"""
+
+
+def test_an_axis_that_only_a_kernel_has() -> None:
+    """A map may add it; where it is cut into pieces, nothing is left that says how long it is."""
+    module = parse_module(along_an_axis_of_its_own(300))
     given = normal(3).astype(np.float32)
     run_pipeline(module, Options(), last="streaming")
     assert any(op.name == "hierarchy.kernel" for op in module.walk())
     (result,) = run_function(module, [given]).results
-    np.testing.assert_allclose(result, given * [8, 7, 6], rtol=1e-6)
+    np.testing.assert_allclose(result, given * [300, 299, 298], rtol=1e-6)
     with pytest.raises(TreadleError, match="reduces constants along 'c'"):
         run_passes(module, [ArgSpec(name, {}) for name in ("tiling", "hierarchy-choose-sizes", EXPANDING)])
+
+
+def test_a_short_axis_that_only_a_kernel_has_is_held_whole() -> None:
+    given = normal(3).astype(np.float32)
+    for machine in ("a100", "h100"):
+        found = treadle.compile(along_an_axis_of_its_own(8), machine=machine).run(given, backend="emulator")
+        np.testing.assert_allclose(found, given * [8, 7, 6], rtol=1e-6)

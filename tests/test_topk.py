@@ -245,3 +245,21 @@ def test_the_gradient_of_an_operator_that_gives_places() -> None:
     expected = torch.autograd.grad((stated * torch.arange(2.0)).sum(), [X, W])
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+REDUCED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "sum": (lambda s: tl.sum(s, "r"), lambda s: s.sum(0)),
+    "max": (lambda s: tl.max(s, "r"), lambda s: s.amax(0)),
+    "logsumexp": (lambda s: tl.logsumexp(s, "r"), lambda s: s.logsumexp(0)),
+    "last of cumsum": (lambda s: tl.max(tl.cumsum(s * s, "r"), "r"), lambda s: (s * s).sum(0)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_what_is_stacked_is_reduced(name: str) -> None:
+    """Along an axis that no array has which the kernel reads."""
+    function, expected = REDUCED[name]
+    arrays = [np.random.default_rng(n).standard_normal((21, 30)).astype(np.float32) for n in range(3)]
+    made = treadle.kernel("a b, a b, a b -> a b", machine="h100")(lambda *each: function(tl.stack(each, "r")))
+    stacked = torch.stack([torch.from_numpy(each).double() for each in arrays])
+    np.testing.assert_allclose(made(*arrays, backend="emulator"), expected(stacked), rtol=1e-5, atol=1e-5)

@@ -244,7 +244,7 @@ def _stream_candidates(
     reduced = tuple(dict.fromkeys(last_first))
     if symbolic := [axis for axis in reduced if sizes[axis] == DYNAMIC]:
         return symbolic[:1]
-    fed = tuple(axis for axis in reduced if sizes[axis] > 1 or _is_read(part, axis))
+    fed = tuple(axis for axis in reduced if _is_read(part, axis) or not _is_held(sizes[axis], whole_limit))
     if not fed:
         return [None, *reduced]
     reduced = fed
