@@ -144,6 +144,20 @@ def test_written_over_what_is_there() -> None:
     same(function, torch.randn(9, 7), torch.randn(9, 7), kernels=1)
 
 
+def test_a_number_is_written_in_the_format_of_what_is_there() -> None:
+    """Also where PyTorch does it, as for work that is too much for a CPU's emulator."""
+    x, y = torch.randn(9, 7), torch.zeros(9, 7, dtype=torch.int32)
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return y.scatter(1, x.topk(2)[1], 2.0)
+
+    options = {"machine": "h100", "backend": "interpreter"}
+    for how in (options, options | {"cpu_work": 1e12}):
+        made = torch.compile(function, backend="treadle", options=how)(x, y)
+        torch.testing.assert_close(made, function(x, y))
+        torch._dynamo.reset()
+
+
 @pytest.mark.parametrize(
     "function",
     [

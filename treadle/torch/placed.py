@@ -103,12 +103,10 @@ def _write(graph: Graph, node: Node, x: Node, places: Node, dim: int, written: A
         if isinstance(written, Node):
             written = made_of(graph, node, SPREAD, (written, places, size, dim))
         else:
-            written = made_of(graph, node, aten.full.default, ([], written), {"device": _device(node)}, shape=())
+            like = node.meta["val"]
+            how = {"dtype": like.dtype, "device": like.device}
+            written = made_of(graph, node, aten.full.default, ([], written), how, shape=())
     _instead(graph, node, aten.where.self, (is_there, written, x))
-
-
-def _device(node: Node) -> torch.device:
-    return node.meta["val"].device
 
 
 def _instead(graph: Graph, node: Node, target: Any, args: tuple[Any, ...]) -> None:
