@@ -11,9 +11,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from treadle.torch.backend import make_backend
+from treadle.torch.decompositions import decompositions
 from treadle.torch.options import Options
+from treadle.torch.placed import use_places
+from treadle.torch.registry import aten
 
 Function = Callable[..., Any]
 
@@ -144,18 +148,23 @@ def test_written_over_what_is_there() -> None:
     same(function, torch.randn(9, 7), torch.randn(9, 7), kernels=1)
 
 
-def test_a_number_is_written_in_the_format_of_what_is_there() -> None:
-    """Also where PyTorch does it, as for work that is too much for a CPU's emulator."""
-    x, y = torch.randn(9, 7), torch.zeros(9, 7, dtype=torch.int32)
+@pytest.mark.parametrize("format", [torch.int32, torch.float16])
+def test_what_pytorch_does_with_places_is_the_same(format: torch.dtype) -> None:
+    """A graph in which they are used, run by PyTorch: a number is written in the format of what is there."""
 
-    def function(x: Tensor, y: Tensor) -> Tensor:
-        return y.scatter(1, x.topk(2)[1], 2.0)
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        found = x.topk(2)[1]
+        return y.scatter(1, found, 2.5), y.scatter(1, found, y[:, :2] + 1), y.gather(1, found)
 
-    options = {"machine": "h100", "backend": "interpreter"}
-    for how in (options, options | {"cpu_work": 1e12}):
-        made = torch.compile(function, backend="treadle", options=how)(x, y)
-        torch.testing.assert_close(made, function(x, y))
-        torch._dynamo.reset()
+    x, y = torch.randn(9, 7), torch.zeros(9, 7, dtype=format)
+    module = make_fx(function, decomposition_table=decompositions(), tracing_mode="fake")(x, y)
+    use_places(module.graph)
+    module.recompile()
+    assert not {aten.scatter.value, aten.scatter.src, aten.gather.default} & {
+        node.target for node in module.graph.nodes
+    }
+    for one, other in zip(module(x, y), function(x, y), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize(
