@@ -151,4 +151,5 @@ def test_where_that_does_not_fit_each_operation_is_asked_for() -> None:
     assert asked[0] == whole
     assert len(found) == 2
     assert sum(found) == whole
-    assert {*asked[1:]} == {found[0], found[0] + 1}
+    assert asked[1:]
+    assert all(12 < each < whole for each in asked[1:])

@@ -176,8 +176,8 @@ def test_reductions(name: str) -> None:
     nothing_is_left(report_of(REDUCTIONS[name], NUMBERS))
 
 
-def test_places_of_a_maximum_stay() -> None:
-    report = report_of(lambda x: x.max(-1), NUMBERS)
+def test_places_of_a_maximum_of_integers_stay() -> None:
+    report = report_of(lambda x: x.max(-1), NUMBERS.int())
     assert [left.operation for left in report.left] == ["max.dim"]
 
 
