@@ -35,9 +35,14 @@ def side_by_side(name: str, arrays: Iterable[Array], axis: str) -> Array:
         raise TreadleError(f"{name} of {len(parts)} along '{axis}', which has {said}: take another name for it")
     if having := [each for each in parts if axis in each.axes]:
         raise TreadleError(f"{name} along '{axis}', an axis that {having[0]} has already: take another name for it")
-    format = computing_format([each.value for each in parts])
-    # the parts first, for the new axis is the last
-    inputs = [*(graph.wide(each.value, format) for each in parts), index(axis, parts[0]).value]
+    return chosen_by(index(axis, parts[0]), parts)
+
+
+def chosen_by(places: Array, parts: Sequence[Array]) -> Array:
+    """The array whose number the place says, element by element: the last one for all places behind."""
+    graph, format = places.graph, computing_format([each.value for each in parts])
+    # the parts first, for the axes of places are the last
+    inputs = [*(graph.wide(each.value, format) for each in parts), places.value]
 
     def body(scalars: Sequence[SSAValue]) -> SSAValue:
         *values, place = scalars
@@ -49,4 +54,4 @@ def side_by_side(name: str, arrays: Iterable[Array], axis: str) -> Array:
     return Array(graph, graph.map(inputs, body, format))
 
 
-__all__ = ["side_by_side", "stack"]
+__all__ = ["chosen_by", "side_by_side", "stack"]

@@ -11,12 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import f32, i32
 
-from treadle.dialects.diagram.formats import INTEGERS
 from treadle.language.array import Array
 from treadle.language.extremes import extreme, in_order
-from treadle.language.functions import chosen
+from treadle.language.stacked import chosen_by
 from treadle.torch.axes import Axis, leaves
 from treadle.torch.registry import FORMATS, aten, computed
 from treadle.torch.tensors import Body, Tensor, Unsupported
@@ -153,15 +151,11 @@ def _stacked(body: Body, x: Tensor, k: int, dim: int, largest: bool, which: int)
 
 def side_by_side(body: Body, axes: Sequence[Axis], arrays: Sequence[Array]) -> Array:
     """Arrays as one, along a dimension that is this axis; one alone needs none."""
-    *rest, whole = arrays
-    if not rest:
-        return whole
-    format = i32 if whole.format in INTEGERS else f32
+    if len(arrays) == 1:
+        return arrays[0]
     ranks, _ = body.place_along(axes)
     assert isinstance(ranks, Array)
-    for i, each in reversed([*enumerate(rest)]):
-        whole = chosen(ranks.equals(i), each, whole, format)
-    return whole
+    return chosen_by(ranks, arrays)
 
 
 __all__ = [

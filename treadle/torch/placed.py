@@ -38,15 +38,13 @@ def at_places(x: torch.Tensor, places: torch.Tensor, dim: int) -> torch.Tensor:
 @torch.library.custom_op("treadle::among", mutates_args=())
 def among(places: torch.Tensor, size: int, dim: int) -> torch.Tensor:
     """Whether each position along a dimension of that size is one of the places."""
-    shape = [size if i == dim % places.dim() else each for i, each in enumerate(places.shape)]
-    return places.new_zeros(shape, dtype=torch.bool).scatter(dim, places, True)
+    return places.new_zeros(_shape(places, size, dim), dtype=torch.bool).scatter(dim, places, True)
 
 
 @torch.library.custom_op("treadle::spread", mutates_args=())
 def spread(x: torch.Tensor, places: torch.Tensor, size: int, dim: int) -> torch.Tensor:
     """Elements at their places, which differ, along a dimension of that size, and zeros elsewhere."""
-    shape = [size if i == dim % places.dim() else each for i, each in enumerate(places.shape)]
-    return x.new_zeros(shape).scatter(dim, places, x)
+    return x.new_zeros(_shape(places, size, dim)).scatter(dim, places, x)
 
 
 @at_places.register_fake
@@ -56,13 +54,17 @@ def _(x: torch.Tensor, places: torch.Tensor, dim: int) -> torch.Tensor:
 
 @among.register_fake
 def _(places: torch.Tensor, size: int, dim: int) -> torch.Tensor:
-    shape = [size if i == dim % places.dim() else each for i, each in enumerate(places.shape)]
-    return places.new_empty(shape, dtype=torch.bool)
+    return places.new_empty(_shape(places, size, dim), dtype=torch.bool)
 
 
 @spread.register_fake
 def _(x: torch.Tensor, places: torch.Tensor, size: int, dim: int) -> torch.Tensor:
-    return x.new_empty([size if i == dim % places.dim() else each for i, each in enumerate(places.shape)])
+    return x.new_empty(_shape(places, size, dim))
+
+
+def _shape(places: torch.Tensor, size: int, dim: int) -> list[int]:
+    """That of places, with a dimension of the size along which they are."""
+    return [size if i == dim % places.dim() else each for i, each in enumerate(places.shape)]
 
 
 AT_PLACES, AMONG, SPREAD = (getattr(torch.ops.treadle, each).default for each in ("at_places", "among", "spread"))
