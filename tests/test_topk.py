@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ def top(k: int, largest: bool = True, machine: str = "a100", **how: Any) -> Any:
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("k", [1, 2, 8])
 def test_the_first_of_an_order(k: int, largest: bool, machine: str) -> None:
     a, found = rows(), top(k, largest, machine)
     assert found.compiled(a).estimate.kernels == 1
@@ -55,6 +56,20 @@ def test_the_first_of_an_order(k: int, largest: bool, machine: str) -> None:
         np.testing.assert_array_equal(values, expected[0])
         np.testing.assert_array_equal(places, expected[1])
         assert places.dtype == np.int32
+
+
+def test_each_of_an_order_takes_as_much_as_the_last() -> None:
+    """However many come before it."""
+    lengths = [len(str(top(k).trace(["f32"], {"q": 9, "x": 40})).splitlines()) for k in (4, 8, 16)]
+    assert lengths[2] - lengths[1] == 2 * (lengths[1] - lengths[0])
+
+
+def test_no_group_makes_an_order_again_for_each_of_it() -> None:
+    """The axis that has the first few is held whole, for what they are made of lacks it."""
+    kernel = treadle.compile(str(top(8).trace(["f16"], {"q": 4096, "x": 256}, ["x"])), machine="h100")
+    (cut,) = re.findall(r"hierarchy.group \[(.*?)\]", kernel.hierarchy)
+    assert "q = " in cut
+    assert "r = " not in cut
 
 
 def test_it_is_that_of_pytorch() -> None:

@@ -170,6 +170,8 @@ def keeping_together(
     for value in part.leaving:
         if axis not in axes_of(value.type):
             return value, f"axis '{axis}' is not in {label(value)}, which every group of it would save again"
+    if (again := _reduced_for_each(part, axis)) is not None:
+        return again, f"axis '{axis}' is in nothing that is read, and every group of it would make {label(again)} again"
     lacking = _products_without(part, axis)
     if not lacking or axis in repeated or (whole_limit is not None and not _is_held(part.sizes[axis], whole_limit)):
         return None
@@ -217,6 +219,14 @@ def _inwards(op: ContractOp, axis: str) -> int:
 def too_many_columns(part: Part, stream: str | None, whole: Iterable[str]) -> str | None:
     """Why groups cannot hold these axes whole beside a stream: the columns of a product lie along one axis."""
     return _two_columns(part, [*([] if stream is None else [stream]), *whole], part.sizes)
+
+
+def _reduced_for_each(part: Part, axis: str) -> SSAValue | None:
+    """What every group of a short axis would reduce again, if no array that is read has that axis: maps put side by
+    side what is the same for each group."""
+    if not _is_held(part.sizes[axis], WHOLE_LIMIT) or _is_read(part, axis):
+        return None
+    return next((op.result for op in part.reducing if axis not in axes_of(op.result.type)), None)
 
 
 def _products_without(part: Part, axis: str) -> list[ContractOp]:
@@ -354,6 +364,7 @@ def _has_products(part: Part) -> bool:
 
 def _too_many(part: Part, whole: dict[str, int]) -> str | None:
     """Why a group without products cannot hold all elements of several axes together, though it could of each."""
+    whole = {axis: size for axis, size in whole.items() if _reduced_for_each(part, axis) is None}
     if _has_products(part) or not whole or (count := prod(whole.values())) <= ROW_LIMIT:
         return None
     held = " and ".join(f"'{axis}'" for axis in whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import Any
 
@@ -36,7 +36,7 @@ def argmin(array: Array, over: str) -> Array:
 
 def _place(name: str, array: Array, over: str, largest: bool) -> Array:
     array, axis = _along(name, array, over)
-    _, place = extreme(array, [axis], index(axis, array), [], largest)
+    _, place = extreme(array, [axis], index(axis, array), largest)
     return place
 
 
@@ -70,42 +70,63 @@ def _along(name: str, array: Array, over: str) -> tuple[Array, str]:
 def in_order(array: Array, axes: Sequence[str], places: Array, k: int, largest: bool) -> list[tuple[Array, Array]]:
     """The first `k` elements of an order along some axes, each with its place, of which `places` has one for each
     element along these. NaNs are larger than all numbers."""
-    found: list[tuple[Array, Array]] = []
-    take = extreme if largest or array.format in INTEGERS else _smallest_number
-    for _ in range(k):
-        found.append(take(array, axes, places, [place for _, place in found], largest))
+    of_numbers = not largest and array.format not in INTEGERS
+    take = _smallest_number if of_numbers else _extreme
+    left = _Left(array, places, _last(array, largest), array)
+    found = [take(left, axes, largest)]
+    for _ in range(1, k):
+        value, place = found[-1]
+        beyond = where(_is_nan(value), NOWHERE, -1) if of_numbers else -1  # behind NaNs there are no numbers
+        left = left.without(place, where(value.equals(left.last), place, beyond))
+        found.append(take(left, axes, largest))
     return found
 
 
-def extreme(
-    array: Array, axes: Sequence[str], places: Array, taken: Sequence[Array], largest: bool
-) -> tuple[Array, Array]:
-    """The largest (or smallest) of what is not at a place that is taken, or a NaN if there is one, and its place."""
-    left, is_left = _left(array, places, taken, largest)
-    value = left.max(axes) if largest else left.min(axes)
-    is_it = left.equals(value) | _is_nan(left)
-    return value, _first(is_it if is_left is None else is_it & is_left, places, axes)
+def extreme(array: Array, axes: Sequence[str], places: Array, largest: bool) -> tuple[Array, Array]:
+    """The largest (or smallest) along some axes, or a NaN if there is one, and its place."""
+    return _extreme(_Left(array, places, _last(array, largest), array), axes, largest)
 
 
-def _smallest_number(
-    array: Array, axes: Sequence[str], places: Array, taken: Sequence[Array], largest: bool
-) -> tuple[Array, Array]:
-    """The smallest of what is not at a place that is taken, a NaN only where nothing else is left."""
-    left, is_left = _left(array, places, taken, largest)
-    numbers = where(_is_nan(left), inf, left)
+@dataclass(frozen=True)
+class _Left:
+    """What is left of an array where the first of an order are taken: those are `last`, which nothing comes behind."""
+
+    array: Array
+    places: Array
+    last: float
+    left: Array
+    behind: Array | None = None
+    """Of elements that are `last` themselves, those behind this place are left."""
+
+    def without(self, place: Array, behind: Array) -> _Left:
+        left = where(self.places.equals(place), self.last, self.left)
+        return replace(self, left=left, behind=behind)
+
+    @property
+    def is_there(self) -> Condition:
+        """Which elements are what they were, and no NaNs: those that are not taken, and those that are `last`."""
+        return self.array.equals(self.left)
+
+    def first(self, holds: Condition, axes: Sequence[str]) -> Array:
+        """The first place that is left at which something holds of the element."""
+        return _first(holds if self.behind is None else holds & (self.places > self.behind), self.places, axes)
+
+
+def _extreme(left: _Left, axes: Sequence[str], largest: bool) -> tuple[Array, Array]:
+    """The largest (or smallest) of what is left, or a NaN if there is one, and its place."""
+    value = left.left.max(axes) if largest else left.left.min(axes)
+    is_it = left.left.equals(value)
+    is_left = is_it if left.behind is None else is_it & left.is_there
+    return value, left.first(is_left | _is_nan(left.left), axes)
+
+
+def _smallest_number(left: _Left, axes: Sequence[str], largest: bool) -> tuple[Array, Array]:
+    """The smallest of what is left, a NaN only where nothing else is."""
+    numbers = where(_is_nan(left.left), inf, left.left)
     value = numbers.min(axes)
-    is_it = numbers.equals(value) & ~_is_nan(left)
-    place = _first(is_it if is_left is None else is_it & is_left, places, axes)
-    of_nan, is_none = _first(_is_nan(left), places, axes), place.equals(NOWHERE)
+    place = left.first(numbers.equals(value) & left.is_there, axes)
+    of_nan, is_none = _first(_is_nan(left.left), left.places, axes), place.equals(NOWHERE)
     return where(is_none & ~of_nan.equals(NOWHERE), nan, value), where(is_none, of_nan, place)
-
-
-def _left(array: Array, places: Array, taken: Sequence[Array], largest: bool) -> tuple[Array, Condition | None]:
-    """The array with what comes before nothing at the places that are taken; and which these are not, if any are."""
-    if not taken:
-        return array, None
-    is_taken = reduce(Condition.__or__, map(places.equals, taken))
-    return where(is_taken, _last(array, largest), array), ~is_taken
 
 
 def _first(holds: Condition, places: Array, axes: Sequence[str]) -> Array:

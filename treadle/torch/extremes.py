@@ -128,7 +128,7 @@ def _place(body: Body, x: Tensor, dim: int | None, keep: bool, largest: bool) ->
         places, _ = body.place_along([axis for i in over if i is not None for axis in leaves(x.dims[i])])
         if not isinstance(places, Array):
             return body.fill(0, array.axes)
-        _, found = extreme(array, axes, places, [], largest)
+        _, found = extreme(array, axes, places, largest)
         return found
 
     return body.reduce(x, [i for i in over if i is not None], keep, place)

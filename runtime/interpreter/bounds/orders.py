@@ -8,7 +8,7 @@ certainly before it, and all others certainly behind, is in its place wherever t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.dialects import arith, func
@@ -106,15 +106,16 @@ class _Orders:
         map, (test, nothing, rest) = chosen
         if not isinstance(rest, BlockArgument) or _number(nothing) != NEUTRAL[kind]:
             return value, 0
-        array = _widened(map.inputs[rest.index])
         taken = self._taken(test, map, axis)
-        if taken is None or not self._are_first(taken, array, axis, kind):
+        array, before = self._left(map.inputs[rest.index], kind, axis)
+        if taken is None or not self._are_next(taken, before, array, axis, kind):
             return value, 0
-        return array, len(taken)
+        return array, before + len(taken)
 
-    def _are_first(self, taken: Sequence[Order], array: SSAValue, axis: str, kind: str) -> bool:
+    def _are_next(self, taken: Sequence[Order], before: int, array: SSAValue, axis: str, kind: str) -> bool:
+        """Whether these are the next of the order behind so many."""
         own = all(each.array is array and each.axis == axis and each.kind == kind for each in taken)
-        return own and sorted(each.rank for each in taken) == [*range(len(taken))]
+        return own and sorted(each.rank for each in taken) == [*range(before, before + len(taken))]
 
     def _taken(self, test: SSAValue, map: MapOp, axis: str) -> list[Order] | None:
         """The places, if the test is whether a position is one of them."""
@@ -148,20 +149,26 @@ class _Orders:
             return None
         if _number(nowhere) != 2**31 - 1:
             return None
-        equal: Order | None = None
+        found: tuple[Order, bool] | None = None
         left: list[Order] = []
+        behind = False
         for each in _joined(test, arith.AndIOp):
             if (places := self._not_taken(each, map, axis)) is not None:
                 left.extend(places)
-            elif equal is None and (equal := self._is_extreme(each, map, axis)) is not None:
-                continue
-            else:
+            elif (last := self._behind(each, map, axis)) is not None:
+                left.extend(replace(last, rank=rank) for rank in range(last.rank + 1))
+                behind = True
+            elif found is not None or (found := self._is_extreme(each, map, axis)) is None:
                 return None
-        if equal is None or not self._are_first(left, equal.array, axis, equal.kind) or len(left) != equal.rank:
+        if found is None or (behind and not found[1]):
+            return None
+        equal, _ = found
+        if not self._are_next(left, 0, equal.array, axis, equal.kind) or len(left) != equal.rank:
             return None
         return Order(equal.array, axis, equal.kind, equal.rank, True)
 
     def _not_taken(self, test: SSAValue, map: MapOp, axis: str) -> list[Order] | None:
+        """The places that a test leaves out by name."""
         if (place := self._asked(test, DIFFERENT, map, axis)) is not None:
             return [place]
         op = test.owner
@@ -169,25 +176,57 @@ class _Orders:
             return self._taken(op.lhs, map, axis)
         return None
 
-    def _is_extreme(self, test: SSAValue, map: MapOp, axis: str) -> Order | None:
-        """The extremum that elements are compared with, of which they are; a NaN may be asked for as well."""
-        found: Order | None = None
+    def _behind(self, test: SSAValue, map: MapOp, axis: str) -> Order | None:
+        """The place up to which a test leaves out what comes last of all."""
+        op = test.owner
+        if not isinstance(op, arith.CmpiOp) or _predicate(op) != "sgt":
+            return None
+        position, behind = _input(op.lhs, map), _input(op.rhs, map)
+        if position is None or behind is None or not _is_position(position, axis):
+            return None
+        return self._if_last(behind)
+
+    def _if_last(self, value: SSAValue) -> Order | None:
+        """The place of an element, chosen where the element is what no other comes behind; else none."""
+        chosen = _chosen(value)
+        if chosen is None:
+            return None
+        map, (test, place, none) = chosen
+        op, found = test.owner, _input(place, map)
+        if not isinstance(op, arith.CmpfOp) or _predicate(op) != "oeq" or found is None or _number(none) != -1:
+            return None
+        element, order = _input(op.lhs, map), self._found(found)
+        value_of = None if element is None else self._found(element)
+        if order is None or value_of is None or value_of != replace(order, is_place=False) or not order.is_place:
+            return None
+        return order if _number(op.rhs) == NEUTRAL[order.kind] else None
+
+    def _found(self, value: SSAValue) -> Order | None:
+        return self.of(value.owner) if isinstance(value.owner, ReduceOp) else None
+
+    def _is_extreme(self, test: SSAValue, map: MapOp, axis: str) -> tuple[Order, bool] | None:
+        """The extremum that elements are compared with, of which they are, and whether it is asked that they are what
+        they were in the array of the order, which those that were taken are not. A NaN may be asked for as well."""
+        found: tuple[Order, bool] | None = None
         for each in _joined(test, arith.OrIOp):
-            op = each.owner
-            if not isinstance(op, arith.CmpfOp):
-                return None
-            if op.lhs is op.rhs or _input(op.lhs, map) is _input(op.rhs, map):
+            if _is_of_nan(each, map):
                 continue
-            element, extreme = _input(op.lhs, map), _input(op.rhs, map)
-            if found is not None or _predicate(op) != "oeq" or element is None or extreme is None:
-                return None
-            reduction = extreme.owner
-            if not isinstance(reduction, ReduceOp) or _widened(reduction.operand) is not _widened(element):
-                return None
-            found = self.of(reduction)
-            if found is None or found.is_place or found.axis != axis:
+            if found is not None or (found := self._is_one(each, map, axis)) is None:
                 return None
         return found
+
+    def _is_one(self, test: SSAValue, map: MapOp, axis: str) -> tuple[Order, bool] | None:
+        compared = [_equal(each, map) for each in _joined(test, arith.AndIOp)]
+        orders = [self._found(pair[1]) for pair in compared if pair is not None]
+        found = next((order for order in orders if order is not None), None)
+        if found is None or found.is_place or found.axis != axis or len(orders) != len(compared) > 2:
+            return None
+        element, extreme = next(pair for pair, order in zip(compared, orders, strict=True) if pair and order is found)
+        reduction = extreme.owner
+        if not isinstance(reduction, ReduceOp) or _widened(reduction.operand) is not element:
+            return None
+        others = [pair for pair, order in zip(compared, orders, strict=True) if order is not found]
+        return (found, bool(others)) if all(pair == (found.array, element) for pair in others) else None
 
 
 def _widened(value: SSAValue) -> SSAValue:
@@ -214,6 +253,25 @@ def _joined(test: SSAValue, by: type[arith.OrIOp | arith.AndIOp]) -> Iterator[SS
         return
     yield from _joined(op.lhs, by)
     yield from _joined(op.rhs, by)
+
+
+def _is_of_nan(test: SSAValue, map: MapOp) -> bool:
+    """Whether it is asked if an element is no number."""
+    op = test.owner
+    return isinstance(op, arith.CmpfOp) and _predicate(op) == "une" and _same(op.lhs, op.rhs, map)
+
+
+def _same(one: SSAValue, other: SSAValue, map: MapOp) -> bool:
+    return one is other or ((found := _input(one, map)) is not None and found is _input(other, map))
+
+
+def _equal(test: SSAValue, map: MapOp) -> tuple[SSAValue, SSAValue] | None:
+    """The two that are compared, if it is asked whether they are equal."""
+    op = test.owner
+    if not isinstance(op, arith.CmpfOp) or _predicate(op) != "oeq":
+        return None
+    one, other = _input(op.lhs, map), _input(op.rhs, map)
+    return None if one is None or other is None else (one, other)
 
 
 def _input(value: SSAValue, map: MapOp) -> SSAValue | None:
