@@ -84,6 +84,7 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _set_sizes(options),
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
         _step("diagram-raise-scans"),  # once sums stand alone; before masks, which may stand before what is scanned
+        _step("diagram-split-orders"),  # before maps that find an order are composed
         # once reductions stand alone, which say what may be absent; before axes are merged, which positions keep apart
         _step("diagram-raise-masks"),
         # once reductions stand alone; before anything looks at axes, which finds one where there were two

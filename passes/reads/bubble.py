@@ -25,9 +25,14 @@ def bubble_up(function: func.FuncOp, found: Computed, rewrite: str, why: str = "
     is made."""
     for read in filter(may_move, found.reads):
         subject = f"{label(found.value)} at '{read.place.text.data}'"
-        _Rereading(read, moved_by(read)).replace()
+        read_again(read)
         note(function, rewrite, subject, LAW, why)
     erase_unused([found.value])
+
+
+def read_again(read: ReadOp) -> SSAValue:
+    """What a read gives, computed of what its operand is made of, which is read instead (`may_move`)."""
+    return _Rereading(read, moved_by(read)).replace()
 
 
 @dataclass
@@ -38,7 +43,7 @@ class _Rereading:
     moved: Mapping[str, Linear]
     made: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
-    def replace(self) -> None:
+    def replace(self) -> SSAValue:
         before = self.read.operand
         for value in _operands_first(self.read, [*made_of(before, self.moved)]):
             self.made[value] = self._reread(value)
@@ -48,6 +53,7 @@ class _Rereading:
             last.name_hint = self.read.result.name_hint or last.name_hint
         self.read.result.replace_all_uses_with(last)
         Rewriter.erase_op(self.read)
+        return last
 
     def _reread(self, value: SSAValue) -> SSAValue:
         """What an array has at the new positions, all that it is made of being read there."""
@@ -92,4 +98,4 @@ def _operands_first(read: ReadOp, values: Collection[SSAValue]) -> list[SSAValue
     return [*(value for value in values if not isinstance(value.owner, Operation)), *made]
 
 
-__all__ = ["bubble_up"]
+__all__ = ["bubble_up", "read_again"]

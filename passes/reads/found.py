@@ -70,12 +70,32 @@ def moved_by(op: ReadOp) -> dict[str, Linear]:
 def may_move(op: ReadOp) -> bool:
     """Whether all that the operand is made of can be read there in its place, and what sums give decides nothing: two
     kernels may add up the same elements in different orders."""
-    if not is_computed(op.operand) or absences(op.operand) or decides(op.result):
+    return _can_move(op) and not decides(op.result) and not any(map(_decides, _moving(op)))
+
+
+def may_move_alone(op: ReadOp, besides: Iterable[Operation]) -> bool:
+    """Whether all that the operand is made of can be read there in its place, and nothing else uses any of it, besides
+    some operations that will be gone: then each sum is made once, and may decide what it did before."""
+    moving = [value for value in _moving(op) if is_computed(value)]
+    users = {value.owner for value in moving} | {op, *besides}
+    return _can_move(op) and all(use.operation in users for value in moving for use in value.uses)
+
+
+def _moving(op: ReadOp) -> list[SSAValue]:
+    return list(made_of(op.operand, moved_by(op)))
+
+
+def _can_move(op: ReadOp) -> bool:
+    if not is_computed(op.operand) or absences(op.operand):
         return False
     if not (moved := moved_by(op)):
         return op.operand.type == op.result.type
     names = {*moved, *(str(term) for form in moved.values() for term in form.terms)}
-    return all(_passes(each, moved, names) for each in made_of(op.operand, moved))
+    return all(_passes(each, moved, names) for each in _moving(op))
+
+
+def _decides(value: SSAValue) -> bool:
+    return isinstance(value.owner, ContractOp | ReduceOp) and decides(value)
 
 
 def is_computed(value: SSAValue) -> bool:
@@ -109,7 +129,7 @@ def _passes(value: SSAValue, moved: Mapping[str, Linear], names: set[str]) -> bo
         case IndexOp() as op:
             return is_number(moved[op.axis]) or is_axis(moved[op.axis])
         case ContractOp() | ReduceOp() as op:
-            return op.init is None and names.isdisjoint(op.over_axes) and not decides(value)
+            return op.init is None and names.isdisjoint(op.over_axes)
         case ReadOp() as op:
             return not op.is_padded and not op.is_scattered
         case _:
@@ -136,4 +156,14 @@ def is_axis(form: Linear) -> bool:
     return not form.constant and [*form.terms.values()] == [1]
 
 
-__all__ = ["Computed", "computed_in", "is_axis", "is_computed", "is_number", "made_of", "may_move", "moved_by"]
+__all__ = [
+    "Computed",
+    "computed_in",
+    "is_axis",
+    "is_computed",
+    "is_number",
+    "made_of",
+    "may_move",
+    "may_move_alone",
+    "moved_by",
+]

@@ -1,0 +1,128 @@
+"""The first few of an order, found part by part (`diagram-split-orders`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import treadle
+import treadle.language as tl
+import treadle.torch
+from tests.test_topk import first, rows
+from treadle.compiler.errors import TreadleError
+
+PASS = "diagram-split-orders"
+
+
+def in_parts(module: Any, length: int, machine: str) -> treadle.Kernel:
+    return treadle.compile(str(module), machine=machine, passes=[f"{PASS}{{length={length}}}"])
+
+
+def steps(kernel: treadle.Kernel) -> list[str]:
+    return [f"{step.rewrite} {step.subject}" for step in kernel.derivation if PASS in step.rewrite]
+
+
+def of_rows(k: int, length: int, format: str = "f32") -> Any:
+    function = lambda a: tl.topk(a, k, over="x", axis="r")  # noqa: E731
+    return treadle.kernel("q x -> q r, q r")(function).trace([format], {"q": 9, "x": length}, ["x"])
+
+
+def nearest(X: Any, C: Any) -> Any:
+    """Of each row the first few in the order of scores."""
+    return tl.topk(2 * tl.contract(X, C, over="d") - tl.sum(C * C, over="d"), 8, over="k", axis="r")
+
+
+def of_products(n: int, k: int, d: int) -> Any:
+    return treadle.kernel("n d, k d -> n r, n r")(nearest).trace(["f16", "f16"], {"n": n, "k": k, "d": d}, ["k", "d"])
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("length", [4, 8, 20])
+def test_it_is_the_order_of_the_whole(length: int, machine: str) -> None:
+    """Of equal elements, infinities and NaNs, too, and of parts with fewer elements than are looked for."""
+    a, kernel = rows(), in_parts(of_rows(5, 40), length, machine)
+    assert steps(kernel) == [f"{PASS} %max along x in parts of {length}"]
+    assert kernel.estimate.kernels == 2
+    values, places = kernel.run(a, backend="emulator")
+    expected = first(a, 5)
+    np.testing.assert_array_equal(values, expected[0])
+    np.testing.assert_array_equal(places, expected[1])
+
+
+def test_in_16_bits() -> None:
+    a = rows(96).astype(np.float16)
+    values, places = in_parts(of_rows(3, 96, "f16"), 32, "h100").run(a, backend="emulator")
+    np.testing.assert_array_equal(places, first(a, 3)[1])
+    np.testing.assert_array_equal(values, first(a, 3)[0])
+
+
+def test_elements_that_may_be_absent_are_not_read_in_parts() -> None:
+    @treadle.kernel("q x, q -> q r, q r")
+    def found(a: Any, n: Any) -> Any:
+        return tl.topk(tl.keep(a, "x < n[q]", n=n), 3, over="x", axis="r")
+
+    module = found.trace(["f32", "i32"], {"q": 5, "x": 32}, ["x"])
+    assert not steps(in_parts(module, 8, "h100"))
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_products_are_made_once_and_no_scores_are_saved(machine: str) -> None:
+    X, C = (np.random.default_rng(n).standard_normal((n, 32)).astype(np.float16) for n in (50, 96))
+    kernel = in_parts(of_products(50, 96, 32), 16, machine)
+    assert kernel.estimate.kernels == 3  # of the squares of the keys, of parts, and of these
+    assert kernel.hierarchy.count("diagram.contract") == 1
+    verdicts = kernel.verify(X, C, backend="emulator")
+    assert all(verdict.ok for verdict in verdicts), verdicts
+    scores = 2 * X.astype(float) @ C.T.astype(float) - (C.astype(float) ** 2).sum(1)
+    np.testing.assert_array_equal(kernel.run(X, C, backend="emulator")[1], first(scores, 8)[1])
+
+
+def test_where_it_pays() -> None:
+    """Products are made once, and not written."""
+    module = of_products(65536, 8192, 256)
+    chosen = treadle.compile(str(module), machine="h100")
+    assert steps(chosen) == [f"{PASS} %max along k in parts of 256"]
+    assert 1.5 * chosen.estimate.time_us < in_parts(module, 0, "h100").estimate.time_us
+
+
+def test_where_it_does_not() -> None:
+    assert not steps(treadle.compile(str(of_rows(8, 1000)), machine="h100"))
+    declined = treadle.compile(str(of_rows(8, 2048)), machine="h100")
+    assert steps(declined) == [f"decline {PASS} %max along x"]
+
+
+def test_another_use_of_the_scores_keeps_them() -> None:
+    def both(X: Any, C: Any) -> Any:
+        scores = tl.contract(X, C, over="d")
+        return (scores, *tl.topk(scores, 2, over="k", axis="r"))
+
+    X, C = (np.random.default_rng(n).standard_normal((n, 32)).astype(np.float32) for n in (20, 64))
+    traced = treadle.kernel("n d, k d -> n k, n r, n r")(both).trace(
+        ["f32"] * 2, {"n": 20, "k": 64, "d": 32}, ["k", "d"]
+    )
+    scores, values, places = in_parts(traced, 16, "h100").run(X, C, backend="emulator")
+    expected = first(scores, 2)
+    np.testing.assert_array_equal(values, expected[0])
+    np.testing.assert_array_equal(places, expected[1])
+
+
+@pytest.mark.parametrize("length", [7, 40, -8])
+def test_lengths_that_do_not_divide_are_refused(length: int) -> None:
+    with pytest.raises(TreadleError, match="do not divide it in two or more: 'x' of %max has 40 elements"):
+        in_parts(of_rows(2, 40), length, "h100")
+
+
+def test_from_pytorch() -> None:
+    def found(x: torch.Tensor) -> Any:
+        return x.topk(4)
+
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((2, 40000))).float()
+    options = {"machine": "h100", "cpu_work": 1e12}
+    (taken,) = treadle.torch.explain(found, (x,), options=options).taken
+    assert [step.rsplit(" ", 1)[1] for step in steps(taken.kernel)] == ["1000"]
+    values, places = torch.compile(found, backend="treadle", options=options)(x)
+    torch.testing.assert_close(values, found(x).values)
+    torch.testing.assert_close(places, found(x).indices)
