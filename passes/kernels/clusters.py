@@ -87,7 +87,7 @@ class Clusters:
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
         self.flow = Dataflow(self.ops)
-        self.repairs: Repairs = {}
+        self.repairs = Repairs()
         self.sums = Sums(block)
         self.phases = phases_of(self.sums.ops, classes_of(self.sums.ops))
         self.reached = phases_reached(self.sums.ops, self.phases)
@@ -219,10 +219,10 @@ class Clusters:
         if self._why_not(whole) is None and (reason := self.unfit(whole)) is not None:
             return reason
         plan = StreamPlan(part_of(whole), op.axis.data, self.repairs)
-        reasons = [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]
+        refused = next((each for each in plan.verdicts.values() if each.refused), None)
         grows = f"in a stream along '{op.axis.data}' it grows with each piece"
         static = "with a static size a group may hold the axis whole"
-        return f"{grows}, and {reasons[0] if reasons else 'it is needed as it is at the end'}; {static}"
+        return f"{grows}, and {'it is needed as it is at the end' if refused is None else refused.refused}; {static}"
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
         """What an operation cannot be without: a scan is where its total is."""
