@@ -30,6 +30,7 @@ from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import label, note
 from treadle.passes._parts import Reducing, part_of
+from treadle.passes.expressions.polynomials import Keys
 from treadle.passes.kernels.by_time import WORTH, Clock, is_faster
 from treadle.passes.kernels.dataflow import Dataflow
 from treadle.passes.kernels.make_again import make_again
@@ -79,7 +80,9 @@ class Clusters:
         self.function = function
         self.limit = limit
         self.together = together
-        self.unfit = unfit
+        self._unfit = unfit
+        self._fitting: dict[frozenset[Operation], str | None] = {}
+        """What `unfit` said of operations: while they are placed the block stays as it is."""
         self.asked = asked
         """The operations that may join what they use, by the names of their results; all if none is named."""
         self.clock = clock
@@ -87,7 +90,7 @@ class Clusters:
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
         self.flow = Dataflow(self.ops)
-        self.repairs = Repairs()
+        self.repairs = Repairs(keys=Keys())
         self.sums = Sums(block)
         self.phases = phases_of(self.sums.ops, classes_of(self.sums.ops))
         self.reached = phases_reached(self.sums.ops, self.phases)
@@ -137,12 +140,18 @@ class Clusters:
             return new.reason
         if isinstance(old, Roles) and (set(new.group), new.stream) != (set(old.group), old.stream):
             return "it would have other groups or another stream"
-        return self.unfit(after)
+        return self._unfit(after)  # for which the block was rewritten
 
     def in_order(self) -> list[frozenset[Operation]]:
         """Clusters and operations outside of any, in an order in which they can run: the program's, as far
         as it allows."""
         return self.flow.in_order([self._unit(op) for op in self.ops])
+
+    def unfit(self, ops: frozenset[Operation]) -> str | None:
+        """Why operations do not fit as one kernel; asked once."""
+        if ops not in self._fitting:
+            self._fitting[ops] = self._unfit(ops)
+        return self._fitting[ops]
 
     def _unit(self, op: Operation) -> frozenset[Operation]:
         return self.members.get(op, frozenset([op]))

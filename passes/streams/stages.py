@@ -26,6 +26,7 @@ from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
 from treadle.passes.expressions.infinities import sources
+from treadle.passes.expressions.polynomials import Keys
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import Leaf
 from treadle.passes.streams.changes import NoLaw, Repair
@@ -53,6 +54,9 @@ class Repairs:
     )
     """Of what comes before: a number for each value, with the states that it depends on, behind the number before. So
     two plans have the same number if they have placed the same values alike, and none is compared one by one."""
+
+    keys: Keys | None = None
+    """Of what is asked of expressions, for who asks of many parts."""
 
     def number(self, before: int, value: SSAValue, states: frozenset[SSAValue]) -> int:
         """The number of what comes before and a value behind it."""
@@ -319,7 +323,9 @@ class StreamPlan:
         running = (*(state for state in self.verdicts if self.stage[state] == last), *growing)
         before = (op, self.axis, self._placed)
         if (followed := self.repairs.found.get(before)) is None:
-            followed = self.repairs.found[before] = Followed(op, self.axis, running, dict(self._states))
+            followed = self.repairs.found[before] = Followed(
+                op, self.axis, running, dict(self._states), self.repairs.keys
+            )
         if (safe := followed.safe) is None:
             return Verdict(last + 1, followed)
         if safe.asks and (asking := self._asking(op, states & {*running})):
