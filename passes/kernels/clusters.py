@@ -83,6 +83,8 @@ class Clusters:
         self._unfit = unfit
         self._fitting: dict[frozenset[Operation], str | None] = {}
         """What `unfit` said of operations: while they are placed the block stays as it is."""
+        self._roles: dict[tuple[frozenset[Operation], bool], Roles | Refusal] = {}
+        """Of operations, wide ones or not, for the same time."""
         self.asked = asked
         """The operations that may join what they use, by the names of their results; all if none is named."""
         self.clock = clock
@@ -153,6 +155,12 @@ class Clusters:
             self._fitting[ops] = self._unfit(ops)
         return self._fitting[ops]
 
+    def _roles_of(self, ops: frozenset[Operation], wide: bool = False) -> Roles | Refusal:
+        """A role for each axis, or why there is none; asked once."""
+        if (ops, wide) not in self._roles:
+            self._roles[ops, wide] = roles_of(part_of(ops), self.limit, repairs=self.repairs, wide=wide)
+        return self._roles[ops, wide]
+
     def _unit(self, op: Operation) -> frozenset[Operation]:
         return self.members.get(op, frozenset([op]))
 
@@ -173,7 +181,7 @@ class Clusters:
         if isinstance(op, ScanOp) and self.together and not self.asked and self._place_scanned(op):
             return
         cluster = self._begun(op)
-        if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
+        if isinstance(alone := self._roles_of(cluster), Refusal):
             if isinstance(op, ScanOp):
                 raise NotFused(op, f"no kernel can have it: {self._why_not_scanned(op) or alone.reason}")
             self.alone.append((f"{_names(cluster)} from all", "no kernel", alone.reason))
@@ -257,7 +265,7 @@ class Clusters:
         shared = set(parts[0].read) & set(parts[1].read)
         if not shared or any(isinstance(op, ContractOp) for op in union):
             return False
-        found = [roles_of(part, self.limit, repairs=self.repairs) for part in (*parts, part_of(union))]
+        found = [self._roles_of(each) for each in (one, other, union)]
         walked = {(frozenset(each.group), each.stream) for each in found if isinstance(each, Roles)}
         if len(walked) != 1 or any(isinstance(each, Refusal) for each in found):
             return False
@@ -335,7 +343,7 @@ class Clusters:
     def _is_fed(self, cluster: frozenset[Operation], other: frozenset[Operation]) -> bool:
         """Whether reductions read what a kernel reads that is fed the same axis."""
         part, whole = part_of(cluster), part_of(other)
-        found = [roles_of(each, self.limit, repairs=self.repairs) for each in (part, whole)]
+        found = [self._roles_of(each) for each in (cluster, other)]
         streams = {each.stream if isinstance(each, Roles) else None for each in found}
         if not part.reducing or len(streams) != 1 or None in streams:
             return False
@@ -425,7 +433,7 @@ class Clusters:
         may take wide roles."""
         if (through := self.flow.way_back(ops, self.members)) is not None:
             return "not convex", f"a value would leave for {through.name} and come back"
-        roles = roles_of(part_of(ops), self.limit, repairs=self.repairs, wide=wide or bool(self.asked))
+        roles = self._roles_of(ops, wide or bool(self.asked))
         if isinstance(roles, Refusal):
             return NO_ROLE, roles.reason
         narrow = None if self.asked else narrow_product(part_of(ops), roles)
@@ -458,13 +466,12 @@ class Clusters:
         factor."""
         if not (spread := {*spread_axes(part := part_of(ops)), *made_for_each(part)}):
             return False
-        roles = roles_of(part, self.limit, repairs=self.repairs)
+        roles = self._roles_of(ops)
         return isinstance(roles, Roles) and not roles.whole.keys().isdisjoint(spread)
 
     def _must_hold_rows(self, ops: frozenset[Operation]) -> bool:
-        part = part_of(ops)
-        roles = roles_of(part, self.limit, repairs=self.repairs)
-        return isinstance(roles, Roles) and must_hold_rows(part, roles, self.repairs)
+        roles = self._roles_of(ops)
+        return isinstance(roles, Roles) and must_hold_rows(part_of(ops), roles, self.repairs)
 
     def _join_all(self, clusters: Iterable[frozenset[Operation]]) -> None:
         for each in clusters:

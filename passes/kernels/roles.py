@@ -17,7 +17,7 @@ from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes.expressions.scalars import weave
 from treadle.passes.kernels.spread import spread_axes, subsets
-from treadle.passes.streams.stages import Repairs, StreamPlan, is_fed_more_often, is_scanned_along
+from treadle.passes.streams.stages import Repairs, StreamPlan, is_fed_more_often, is_scanned_along, rounds_of
 
 __all__ = [
     "ROUNDS_LIMIT",
@@ -268,7 +268,7 @@ def _is_read(part: Part, axis: str) -> bool:
 
 
 def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
-    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs).streams)
+    rounds = 0 if axis is None else rounds_of(part, axis, repairs)
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"

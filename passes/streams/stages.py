@@ -55,6 +55,10 @@ class Repairs:
     """Of what comes before: a number for each value, with the states that it depends on, behind the number before. So
     two plans have the same number if they have placed the same values alike, and none is compared one by one."""
 
+    rounds: dict[tuple[tuple[Operation, ...], tuple[SSAValue, ...], str], int] = field(
+        default_factory=dict[tuple[tuple[Operation, ...], tuple[SSAValue, ...], str], int]
+    )
+    """How often kernels of operations, which give some values, are fed an axis."""
     keys: Keys | None = None
     """Of what is asked of expressions, for who asks of many parts."""
 
@@ -101,9 +105,21 @@ class Verdict:
         return found.reason if isinstance(found, NoLaw) else self.disagreement
 
 
+def rounds_of(part: Part, axis: str, repairs: Repairs, most: int | None = None) -> int:
+    """How often a kernel is fed an axis; of more than `most` it is told that they are more."""
+    key = part.ops, part.leaving, axis
+    if (known := repairs.rounds.get(key)) is not None:
+        return known
+    plan = StreamPlan(part, axis, repairs, most)
+    rounds = len(plan.streams)
+    if most is None or rounds <= most:
+        repairs.rounds[key] = rounds
+    return rounds
+
+
 def is_fed_more_often(part: Part, axis: str, most: int, repairs: Repairs) -> bool:
     """Whether a kernel would be fed an axis more often than that."""
-    return len(StreamPlan(part, axis, repairs, most).streams) > most
+    return rounds_of(part, axis, repairs, most) > most
 
 
 @dataclass
