@@ -82,6 +82,16 @@ def structure_as_called(kernel: KernelOp, schedule: ScheduleAttr, stated: Mappin
     return views, whole, decorated, tuple(found.axes), sizes
 
 
+def structure_with_names(kernel: KernelOp, around: Mapping[str, Attribute], stated: Mapping[str, int]) -> Structure:
+    """The structure of a kernel that is given no views, in a module with the attributes `around`, with the names of its
+    values and axes and the `stated` sizes of those that are known only at launch: all that is told of it."""
+    found = _Structure()
+    whole = found.operation(kernel)
+    sizes = tuple(stated.get(axis) if found.is_open(axis) else None for axis in found.axes)
+    hints = tuple(value.name_hint for value in found.values)
+    return tuple(around.items()), whole, tuple(found.axes), sizes, hints
+
+
 def structure_of_parts(
     parts: Sequence[Collection[Operation]], around: Mapping[str, Attribute], stated: Mapping[str, int]
 ) -> Structure | None:
@@ -263,4 +273,5 @@ __all__ = [
     "structure_of",
     "structure_of_parts",
     "structure_of_values",
+    "structure_with_names",
 ]

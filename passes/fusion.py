@@ -28,7 +28,7 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
-from treadle.passes._structure import Structure, remember, structure_of, structure_of_parts
+from treadle.passes._structure import Structure, remember, structure_of, structure_of_parts, structure_with_names
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.by_time import Clock
 from treadle.passes.kernels.clusters import Clusters
@@ -205,16 +205,16 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     kernel = _kernel("trial", part_of(ops))
     # First of all, for until then it uses values of the program.
     copy, _ = alone(module, function, kernel, with_views=False)
-    structure = structure_of(kernel, module.attributes, default_sizes(function))
+    stated = default_sizes(function)
+    structure = structure_of(kernel, module.attributes, stated)
     if structure is not None and structure in _FIT:
         return None
-    if _UNFIT and (reason := _UNFIT.get(str(copy))) is not None:
+    called = structure_with_names(kernel, module.attributes, stated)
+    if (reason := _UNFIT.get(called)) is not None:
         return reason
     reason = _tried(copy, in_parts=wide_roles(part_of(ops), WHOLE_LIMIT) is not None)
     if reason is not None:
-        # The trial has rewritten the first.
-        again, _ = alone(module, function, _kernel("trial", part_of(ops)), with_views=False)
-        remember(_UNFIT, str(again), reason)
+        remember(_UNFIT, called, reason)
     elif structure is not None:
         remember(_FIT, structure, None)
     return reason
@@ -224,9 +224,8 @@ _FIT: dict[Structure, None] = {}
 """Kernels that could be made, whatever their values and axes are called: programs that one graph is cut into have many
 in common."""
 
-_UNFIT: dict[str, str] = {}
-"""Why others could not, by their text, in which the machine stands, too: the reason has names in it. Few
-cannot, so that texts are seldom printed."""
+_UNFIT: dict[Structure, str] = {}
+"""Why others could not, by structure and names: the reason has names in it."""
 
 
 def _tried(module: ModuleOp, in_parts: bool) -> str | None:

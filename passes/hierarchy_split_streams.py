@@ -39,7 +39,7 @@ from treadle.passes.kernels.part_lengths import (
     tried,
 )
 from treadle.passes.kernels.roles import Refusal as NoRoles
-from treadle.passes.kernels.roles import roles_of
+from treadle.passes.kernels.roles import roles_along, roles_of
 from treadle.passes.kernels.short_parts import depth_held, short_parts
 from treadle.passes.kernels.trial import Scheduled, alone, scheduled
 from treadle.passes.streams.splits import Split, inline_extent, is_at_quotients, split_kernel
@@ -168,6 +168,7 @@ class _NotInParts:
     """Why the axis that a kernel streams, or holds whole in place of that, cannot be cut into parts."""
 
     plan: StreamPlan
+    """Unfinished where a reduction waits for others."""
     reason: str
 
     def __str__(self) -> str:
@@ -220,8 +221,8 @@ def _tell_idle(module: ModuleOp, function: func.FuncOp, kernel: KernelOp, found:
 
 def _are_few_groups(places: int, function: func.FuncOp, plan: StreamPlan) -> bool:
     """Whether groups of one index each would be no more than the places of a machine: asked before the time is."""
-    roles, sizes = roles_of(plan.part, stream=plan.axis, wide=True), plan.part.sizes
-    if isinstance(roles, NoRoles):
+    roles, sizes = roles_along(plan.part, plan.axis), plan.part.sizes
+    if roles is None:
         return False
     stated = _stated(function)
     likely = (stated.get(axis, UNKNOWN_SIZE) if sizes[axis] == DYNAMIC else sizes[axis] for axis in roles.group)
@@ -398,13 +399,13 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | _NotInParts | str:
     part = part_of_kernel(kernel)
     if axis and all(axis not in op.over_axes for op in part.reducing):
         return f"axis '{axis}' is reduced by nothing in it"
-    repairs: Repairs = {}
+    repairs = Repairs()
     roles = roles_of(part, stream=axis or None, repairs=repairs, wide=True)
     if isinstance(roles, NoRoles):
         return roles.reason
     if (streamed := roles.stream or roles.instead) is None:
         return "no axis of it is streamed"
-    plan = StreamPlan(part, streamed, repairs)
+    plan = StreamPlan(part, streamed, repairs, most=1)
     reason = _why_not(kernel, plan)
     return plan if reason is None else _NotInParts(plan, reason)
 
@@ -417,8 +418,8 @@ def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
         return f"'{axis}' is read at quotients alone, and a launch would not know how many parts there are"
     if any(plan.is_piece(value) for value in plan.part.leaving):
         return f"a result has axis '{axis}', so no part of it is done before all are merged"
-    if refused := [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]:
-        return f"there is no law that merges parts of '{axis}': {refused[0]}"
+    if (refused := next((each for each in plan.verdicts.values() if each.refused), None)) is not None:
+        return f"there is no law that merges parts of '{axis}': {refused.refused}"
     for op in plan.part.ops:
         if is_scanned_along(op, axis) and not op.is_reverse:
             return f"'{axis}' is scanned by {label(op.result)}, and no part of it knows what came before"

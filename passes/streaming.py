@@ -19,7 +19,7 @@ from treadle.passes._functions import functions, kernels, label, names_of, no_ke
 from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes.expressions.scalars import spell
 from treadle.passes.expressions.shares import absorb_divisors
-from treadle.passes.kernels.roles import WHOLE_LIMIT, roles_of
+from treadle.passes.kernels.roles import WHOLE_LIMIT, roles_along, roles_of
 from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.streams.polynomial_sums import when_moved
 from treadle.passes.streams.stages import Repairs, StreamPlan, Verdict
@@ -97,7 +97,7 @@ class StreamingPass(ModulePass):
         part = part_of_kernel(kernel)
         if self.axis and all(self.axis not in op.over_axes for op in part.reducing):
             raise Refusal(kernel, f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
-        repairs: Repairs = {}
+        repairs = Repairs()
         roles = roles_of(part, self.whole_limit, self.axis or None, repairs, wide=True)
         if isinstance(roles, NoRoles):
             if self.axis:
@@ -127,9 +127,7 @@ class StreamingPass(ModulePass):
         # imported here, for it runs passes that come later in the pipeline
         from treadle.passes.kernels.whole_or_streamed import is_faster_streamed
 
-        is_open = kernel.schedule is None and not isinstance(
-            roles_of(part_of_kernel(kernel), self.whole_limit, axis, wide=True), NoRoles
-        )
+        is_open = kernel.schedule is None and roles_along(part_of_kernel(kernel), axis, self.whole_limit) is not None
         return axis if is_open and is_faster_streamed(ctx, module, kernel, axis) else None
 
 

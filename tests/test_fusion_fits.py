@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ import treadle
 import treadle.language as tl
 from treadle.compiler.pipeline import Options, pipeline, run_passes
 from treadle.passes.kernels.clusters import Clusters
+from treadle.passes.streams import stages
+from treadle.passes.streams.followed import Followed
 
 
 def chain(products: int, width: int) -> treadle.language.NamedKernel:
@@ -116,22 +119,22 @@ def test_norms_that_leave_no_role_are_kernels_of_their_own(machine: str) -> None
     assert verdict.ok, verdict
 
 
-def clusters(most: int) -> tuple[list[int], list[int]]:
-    """How many operations the clusters of a router's choice have, and those of which it was asked whether they fit,
-    where `most` do."""
+def clusters(most: int, first: int = 3) -> tuple[list[int], list[frozenset[Operation]]]:
+    """How many operations the clusters of a router's choice of some have, and those of which it was asked whether they
+    fit, where `most` do."""
 
     def choice(S: tl.Array) -> tuple[tl.Array, tl.Array]:
-        values, places = tl.topk(S, 3, over="e", axis="r")
+        values, places = tl.topk(S, first, over="e", axis="r")
         return tl.softmax(values, "r"), places
 
     module = treadle.kernel("n e -> n r, n r")(choice).trace(["f32"], {"n": 4096, "e": 256}, ["n", "e"])
     passes = pipeline(Options("h100"))
     run_passes(module, passes[: [each.name for each in passes].index("fusion")])
     (function,) = (op for op in module.walk() if isinstance(op, func.FuncOp))
-    asked: list[int] = []
+    asked: list[frozenset[Operation]] = []
 
     def unfit(ops: frozenset[Operation]) -> str | None:
-        asked.append(len(ops))
+        asked.append(ops)
         return "they are too many" if len(ops) > most else None
 
     found = Clusters(function, function.body.block, 256, unfit=unfit).found
@@ -140,7 +143,7 @@ def clusters(most: int) -> tuple[list[int], list[int]]:
 
 def test_what_adds_nothing_is_asked_for_at_the_end() -> None:
     found, asked = clusters(100)
-    assert asked == found
+    assert [*map(len, asked)] == found
     assert len(found) == 1
 
 
@@ -148,8 +151,30 @@ def test_where_that_does_not_fit_each_operation_is_asked_for() -> None:
     """So that the first ones that fit are one kernel."""
     (whole,), _ = clusters(100)
     found, asked = clusters(12)
-    assert asked[0] == whole
+    assert len(asked[0]) == whole
     assert len(found) == 2
     assert sum(found) == whole
     assert asked[1:]
-    assert all(12 < each < whole for each in asked[1:])
+    assert all(12 < len(each) < whole for each in asked[1:])
+
+
+def test_of_no_operations_it_is_asked_twice_whether_they_fit() -> None:
+    _, asked = clusters(12, first=6)
+    assert len({*asked}) == len(asked)
+
+
+def test_how_many_reductions_are_asked_how_they_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice of more asks of no more: that groups would be fed the row again is told by the first one that waits."""
+
+    def followed(first: int) -> int:
+        made: list[Followed] = []
+
+        def follow(*what: Any) -> Followed:
+            made.append(Followed(*what))
+            return made[-1]
+
+        monkeypatch.setattr(stages, "Followed", follow)
+        clusters(1000, first)
+        return len(made)
+
+    assert 0 < followed(4) == followed(12)

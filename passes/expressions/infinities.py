@@ -57,19 +57,23 @@ class LeftOut:
 
 
 def troubled_by(
-    operands: Sequence[SSAValue], moved: Sequence[SSAValue], left_out: LeftOut | None = None
+    operands: Sequence[SSAValue],
+    moved: Sequence[SSAValue],
+    left_out: LeftOut | None = None,
+    keys: Keys | None = None,
 ) -> SSAValue | None:
     """A reduction that may be infinite where a sum, or an extremum, of what depends on it is still a number, or
-    infinite itself; None if there is none. Products of `operands` are reduced."""
+    infinite itself; None if there is none. Products of `operands` are reduced. Who asks more than once of the same IR
+    may keep the keys."""
     if not moved:
         return None
     left_out = left_out or LeftOut()
     structure = structure_of_values([*operands, *moved])
     key = structure, len(moved), left_out
     if structure is None:
-        place = _place_of_trouble(operands, moved, left_out)
+        place = _place_of_trouble(operands, moved, left_out, keys or Keys())
     elif (place := _KNOWN.get(key)) is None:
-        place = remember(_KNOWN, key, _place_of_trouble(operands, moved, left_out))
+        place = remember(_KNOWN, key, _place_of_trouble(operands, moved, left_out, keys or Keys()))
     return None if place == NONE else moved[place]
 
 
@@ -80,8 +84,7 @@ _KNOWN: dict[tuple[Structure, int, LeftOut], int] = {}
 """The places of what was found: all passes that plan the streams of a kernel ask the same, and of its copies."""
 
 
-def _place_of_trouble(operands: Sequence[SSAValue], moved: Sequence[SSAValue], left_out: LeftOut) -> int:
-    keys = Keys()
+def _place_of_trouble(operands: Sequence[SSAValue], moved: Sequence[SSAValue], left_out: LeftOut, keys: Keys) -> int:
     return next((i for i, each in enumerate(moved) if not _spoils(each, operands, keys, left_out)), NONE)
 
 
@@ -152,13 +155,14 @@ def _depends(value: SSAValue, r: SSAValue) -> bool:
     return False
 
 
-def infinite_by(expression: Expression, moved: Collection[SSAValue]) -> SSAValue | None:
+def infinite_by(expression: Expression, moved: Collection[SSAValue], keys: Keys | None = None) -> SSAValue | None:
     """What does not move and may make an expression infinite, whatever finite values those have which do; None if
-    there is nothing."""
-    finite = {key_of(Leaf(each)): kinds_of(Leaf(each)) - INFINITE for each in moved}
+    there is nothing. Who asks more than once of the same IR may keep the keys."""
+    keys = keys or Keys()
+    finite = {keys.of(Leaf(each)): kinds_of(Leaf(each), keys=keys) - INFINITE for each in moved}
     for leaf in sources(expression):
-        for sign in sorted(kinds_of(leaf) & INFINITE) if leaf.value not in moved else ():
-            if kinds_of(expression, finite | {key_of(leaf): frozenset({sign})}) & INFINITE:
+        for sign in sorted(kinds_of(leaf, keys=keys) & INFINITE) if leaf.value not in moved else ():
+            if kinds_of(expression, finite | {keys.of(leaf): frozenset({sign})}, keys) & INFINITE:
                 return leaf.value
     return None
 

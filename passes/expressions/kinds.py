@@ -156,7 +156,7 @@ class _Walk:
     def __init__(self, given: Mapping[Key, Kinds], keys: Keys):
         self.given = given
         self.keys = keys
-        self.done: dict[Expression, Kinds] = {}
+        self.done: dict[Expression, Kinds] = {} if given else keys.kinds
         """Each part stays alive as a key, so that no other takes its place."""
 
     def of(self, expression: Expression) -> Kinds:
@@ -175,11 +175,11 @@ class _Walk:
                 kinds = self._of_array(expression) if inner is None else self.of(inner)
             case Node():
                 kinds = self._of_node(expression)
-        if kinds >= {"+inf"} and peak_of(expression) is not None:
+        if kinds >= {"+inf"} and self.keys.once(peak_of, expression) is not None:
             kinds -= {"+inf"}
-        if distance_of(expression) is not None:
+        if self.keys.once(distance_of, expression) is not None:
             kinds &= ZERO | NAN | _UNSAID | {"+"}
-        return kinds - {"-", "-inf"} if kinds & {"-", "-inf"} and is_nonnegative(expression) else kinds
+        return kinds - {"-", "-inf"} if kinds & {"-", "-inf"} and self.keys.once(is_nonnegative, expression) else kinds
 
     def truths(self, condition: Expression) -> frozenset[bool]:
         """What a condition may be."""
@@ -219,7 +219,7 @@ class _Walk:
         if isinstance(op, ReduceOp) and op.kind.data == "mul":
             return ANY
         summand = Leaf(op.operand) if isinstance(op, ReduceOp) else product(Leaf(op.lhs), Leaf(op.rhs))
-        near = distance_of(summand)
+        near = self.keys.once(distance_of, summand)
         is_surely_there = near is not None and near.is_reached and not near.may_vanish
         if near is not None and is_surely_there and set(near.extremum.over_axes) == set(op.over_axes):
             return NAN | {"+"} | of_nothing.get("add", frozenset())  # one of them is at its peak

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math as numbers
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
@@ -33,6 +34,8 @@ from treadle.passes.expressions.scalars import (
     total,
 )
 from treadle.passes.expressions.signs import is_positive
+
+T = TypeVar("T")
 
 Key = Hashable
 ONE: Key = ("constant", 1.0)
@@ -69,6 +72,16 @@ class Keys:
     def __init__(self) -> None:
         self._known: dict[Expression, Key] = {}
         self._inner: dict[SSAValue, Expression | None] = {}
+        self.kinds: dict[Expression, frozenset[str]] = {}
+        """Of what kinds parts may be, where nothing more is known of any (`kinds_of`)."""
+        self._answers: dict[tuple[Callable[[Expression], object], Expression], object] = {}
+
+    def once(self, ask: Callable[[Expression], T], expression: Expression) -> T:
+        """What is asked of an expression, the same whenever it is asked."""
+        key = ask, expression
+        if key not in self._answers:
+            self._answers[key] = ask(expression)
+        return cast(T, self._answers[key])
 
     def of(self, expression: Expression) -> Key:
         if expression not in self._known:

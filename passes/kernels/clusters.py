@@ -30,6 +30,7 @@ from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import label, note
 from treadle.passes._parts import Reducing, part_of
+from treadle.passes.expressions.polynomials import Keys
 from treadle.passes.kernels.by_time import WORTH, Clock, is_faster
 from treadle.passes.kernels.dataflow import Dataflow
 from treadle.passes.kernels.make_again import make_again
@@ -79,7 +80,11 @@ class Clusters:
         self.function = function
         self.limit = limit
         self.together = together
-        self.unfit = unfit
+        self._unfit = unfit
+        self._fitting: dict[frozenset[Operation], str | None] = {}
+        """What `unfit` said of operations: while they are placed the block stays as it is."""
+        self._roles: dict[tuple[frozenset[Operation], bool], Roles | Refusal] = {}
+        """Of operations, wide ones or not, for the same time."""
         self.asked = asked
         """The operations that may join what they use, by the names of their results; all if none is named."""
         self.clock = clock
@@ -87,7 +92,7 @@ class Clusters:
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
         self.flow = Dataflow(self.ops)
-        self.repairs: Repairs = {}
+        self.repairs = Repairs(keys=Keys())
         self.sums = Sums(block)
         self.phases = phases_of(self.sums.ops, classes_of(self.sums.ops))
         self.reached = phases_reached(self.sums.ops, self.phases)
@@ -137,12 +142,24 @@ class Clusters:
             return new.reason
         if isinstance(old, Roles) and (set(new.group), new.stream) != (set(old.group), old.stream):
             return "it would have other groups or another stream"
-        return self.unfit(after)
+        return self._unfit(after)  # for which the block was rewritten
 
     def in_order(self) -> list[frozenset[Operation]]:
         """Clusters and operations outside of any, in an order in which they can run: the program's, as far
         as it allows."""
         return self.flow.in_order([self._unit(op) for op in self.ops])
+
+    def unfit(self, ops: frozenset[Operation]) -> str | None:
+        """Why operations do not fit as one kernel; asked once."""
+        if ops not in self._fitting:
+            self._fitting[ops] = self._unfit(ops)
+        return self._fitting[ops]
+
+    def _roles_of(self, ops: frozenset[Operation], wide: bool = False) -> Roles | Refusal:
+        """A role for each axis, or why there is none; asked once."""
+        if (ops, wide) not in self._roles:
+            self._roles[ops, wide] = roles_of(part_of(ops), self.limit, repairs=self.repairs, wide=wide)
+        return self._roles[ops, wide]
 
     def _unit(self, op: Operation) -> frozenset[Operation]:
         return self.members.get(op, frozenset([op]))
@@ -164,7 +181,7 @@ class Clusters:
         if isinstance(op, ScanOp) and self.together and not self.asked and self._place_scanned(op):
             return
         cluster = self._begun(op)
-        if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
+        if isinstance(alone := self._roles_of(cluster), Refusal):
             if isinstance(op, ScanOp):
                 raise NotFused(op, f"no kernel can have it: {self._why_not_scanned(op) or alone.reason}")
             self.alone.append((f"{_names(cluster)} from all", "no kernel", alone.reason))
@@ -219,10 +236,10 @@ class Clusters:
         if self._why_not(whole) is None and (reason := self.unfit(whole)) is not None:
             return reason
         plan = StreamPlan(part_of(whole), op.axis.data, self.repairs)
-        reasons = [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]
+        refused = next((each for each in plan.verdicts.values() if each.refused), None)
         grows = f"in a stream along '{op.axis.data}' it grows with each piece"
         static = "with a static size a group may hold the axis whole"
-        return f"{grows}, and {reasons[0] if reasons else 'it is needed as it is at the end'}; {static}"
+        return f"{grows}, and {'it is needed as it is at the end' if refused is None else refused.refused}; {static}"
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
         """What an operation cannot be without: a scan is where its total is."""
@@ -248,7 +265,7 @@ class Clusters:
         shared = set(parts[0].read) & set(parts[1].read)
         if not shared or any(isinstance(op, ContractOp) for op in union):
             return False
-        found = [roles_of(part, self.limit, repairs=self.repairs) for part in (*parts, part_of(union))]
+        found = [self._roles_of(each) for each in (one, other, union)]
         walked = {(frozenset(each.group), each.stream) for each in found if isinstance(each, Roles)}
         if len(walked) != 1 or any(isinstance(each, Refusal) for each in found):
             return False
@@ -326,7 +343,7 @@ class Clusters:
     def _is_fed(self, cluster: frozenset[Operation], other: frozenset[Operation]) -> bool:
         """Whether reductions read what a kernel reads that is fed the same axis."""
         part, whole = part_of(cluster), part_of(other)
-        found = [roles_of(each, self.limit, repairs=self.repairs) for each in (part, whole)]
+        found = [self._roles_of(each) for each in (cluster, other)]
         streams = {each.stream if isinstance(each, Roles) else None for each in found}
         if not part.reducing or len(streams) != 1 or None in streams:
             return False
@@ -416,7 +433,7 @@ class Clusters:
         may take wide roles."""
         if (through := self.flow.way_back(ops, self.members)) is not None:
             return "not convex", f"a value would leave for {through.name} and come back"
-        roles = roles_of(part_of(ops), self.limit, repairs=self.repairs, wide=wide or bool(self.asked))
+        roles = self._roles_of(ops, wide or bool(self.asked))
         if isinstance(roles, Refusal):
             return NO_ROLE, roles.reason
         narrow = None if self.asked else narrow_product(part_of(ops), roles)
@@ -449,13 +466,12 @@ class Clusters:
         factor."""
         if not (spread := {*spread_axes(part := part_of(ops)), *made_for_each(part)}):
             return False
-        roles = roles_of(part, self.limit, repairs=self.repairs)
+        roles = self._roles_of(ops)
         return isinstance(roles, Roles) and not roles.whole.keys().isdisjoint(spread)
 
     def _must_hold_rows(self, ops: frozenset[Operation]) -> bool:
-        part = part_of(ops)
-        roles = roles_of(part, self.limit, repairs=self.repairs)
-        return isinstance(roles, Roles) and must_hold_rows(part, roles, self.repairs)
+        roles = self._roles_of(ops)
+        return isinstance(roles, Roles) and must_hold_rows(part_of(ops), roles, self.repairs)
 
     def _join_all(self, clusters: Iterable[frozenset[Operation]]) -> None:
         for each in clusters:

@@ -17,7 +17,7 @@ from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes.expressions.scalars import weave
 from treadle.passes.kernels.spread import spread_axes, subsets
-from treadle.passes.streams.stages import Repairs, StreamPlan, is_scanned_along
+from treadle.passes.streams.stages import Repairs, StreamPlan, is_fed_more_often, is_scanned_along, rounds_of
 
 __all__ = [
     "ROUNDS_LIMIT",
@@ -32,6 +32,7 @@ __all__ = [
     "not_grouped",
     "part_of_kernel",
     "repeated_products",
+    "roles_along",
     "roles_of",
     "too_many_columns",
 ]
@@ -88,13 +89,22 @@ def roles_of(
     cannot hold and that a product lacks, which each of them then repeats, and are fed index by index an axis of a
     product that has columns along another one. If that is not enough, they are cut along short axes, too, that a map
     spreads a product along (`kernels.spread`), which each of them then repeats: along as few as do."""
-    repairs = {} if repairs is None else repairs
+    repairs = Repairs() if repairs is None else repairs
     found = _roles_of(part, whole_limit, stream, repairs)
     if not wide or isinstance(found, Roles):
         return found
     ways = subsets(may_repeat(part, whole_limit))
     widened = [_roles_of(part, whole_limit, stream, repairs, True, repeated) for repeated in ways]
     return next((each for each in widened if isinstance(each, Roles)), widened[0])
+
+
+def roles_along(part: Part, stream: str, whole_limit: int = WHOLE_LIMIT) -> Roles | None:
+    """Wide roles with that axis streamed, for who need not know why there are none."""
+    repairs = Repairs()
+    if is_fed_more_often(part, stream, ROUNDS_LIMIT, repairs):
+        return None
+    found = roles_of(part, whole_limit, stream, repairs, wide=True)
+    return found if isinstance(found, Roles) else None
 
 
 def _roles_of(
@@ -135,7 +145,7 @@ def must_hold_rows(part: Part, roles: Roles, repairs: Repairs) -> bool:
     pieces instead: only then may they not fit a machine."""
     if roles.stream is not None or _has_products(part) or max(roles.whole.values(), default=0) <= WHOLE_LIMIT:
         return False
-    return roles.instead is None or _too_often(part, roles.instead, repairs) is not None
+    return roles.instead is None or is_fed_more_often(part, roles.instead, ROUNDS_LIMIT, repairs)
 
 
 def _two_symbolic(part: Part, sizes: Mapping[str, int]) -> str | None:
@@ -258,10 +268,8 @@ def _stream_candidates(
     if not fed:
         return [None, *reduced]
     reduced = fed
-    repeated = (
-        sizes[reduced[0]] <= _most_whole(part, whole_limit) and len(StreamPlan(part, reduced[0], repairs).streams) > 1
-    )
-    return [None, *reduced] if repeated else reduced
+    may_be_held = sizes[reduced[0]] <= _most_whole(part, whole_limit)
+    return [None, *reduced] if may_be_held and is_fed_more_often(part, reduced[0], 1, repairs) else reduced
 
 
 def _is_read(part: Part, axis: str) -> bool:
@@ -270,7 +278,7 @@ def _is_read(part: Part, axis: str) -> bool:
 
 
 def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
-    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs).streams)
+    rounds = 0 if axis is None else rounds_of(part, axis, repairs)
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"

@@ -18,7 +18,7 @@ while it is neutral (`vanishes`); then any finite stand-in serves, and no NaN ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from xdsl.dialects import math
@@ -30,6 +30,7 @@ from treadle.dialects.diagram.array import format_of
 from treadle.passes._functions import label
 from treadle.passes.expressions.infinities import LeftOut, is_nothing_at_start, troubled_by
 from treadle.passes.expressions.magnitudes import magnitude
+from treadle.passes.expressions.polynomials import Keys
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import Expression, Leaf, Node, axes_in, leaves, quotient, walk
 from treadle.passes.streams.changes import (
@@ -58,10 +59,12 @@ class Cascade:
     running: frozenset[SSAValue]
     depends: Callable[[SSAValue], frozenset[SSAValue]]
     """The reductions over the axis that a value depends on."""
+    keys: Keys = field(default_factory=Keys)
+    """Of what is asked of expressions meanwhile."""
 
     @cached_property
     def moving(self) -> Moving:
-        return Moving(self.axis, self.running, self.depends)
+        return Moving(self.axis, self.running, self.depends, self.keys)
 
     def repair(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """How the accumulator of a reduction over the axis follows the running ones."""
@@ -72,7 +75,7 @@ class Cascade:
         operands = operands_of(reduction)
         found = [r for operand in operands for r in self.depends(operand) if r in self.running]
         moved = [r for r in found if not is_growing(r)]
-        if (endless := troubled_by(operands, moved, LeftOut(True, True))) is not None:
+        if (endless := troubled_by(operands, moved, LeftOut(True, True), self.keys)) is not None:
             return NoLaw(f"{label(endless)} may be infinite, where no repair is defined")
         law = self._split(reduction)
         if (
@@ -83,7 +86,7 @@ class Cascade:
             return law
         # Of powers it is known that they are zero where an extremum is that has nothing.
         left_out = LeftOut(where_zero=found.factor is not None, where_stood_for=True)
-        return law if troubled_by(operands, moved, left_out) is not None else found
+        return law if troubled_by(operands, moved, left_out, self.keys) is not None else found
 
     def _split(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """The repair where the part that moves splits off."""

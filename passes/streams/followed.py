@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.passes._structure import Made, made_of, remember
+from treadle.passes.expressions.polynomials import Keys
 from treadle.passes.streams.cascades import Cascade
 from treadle.passes.streams.changes import NoLaw, Repair
 
@@ -37,13 +38,15 @@ class Followed:
     axis: str
     running: tuple[SSAValue, ...]
     states: Mapping[SSAValue, frozenset[SSAValue]]
+    keys: Keys | None = None
+    """Of what is asked of expressions, where nothing rewrites them."""
 
     @cached_property
     def repair(self) -> Repair | NoLaw:
         def depends(value: SSAValue) -> frozenset[SSAValue]:
             return self.states.get(value, frozenset())
 
-        return Cascade(self.axis, frozenset(self.running), depends).repair(self.reduction)
+        return Cascade(self.axis, frozenset(self.running), depends, self.keys or Keys()).repair(self.reduction)
 
     @cached_property
     def safe(self) -> Safe | None:

@@ -11,7 +11,7 @@ where the result does not depend on x (`Dependent` otherwise)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float32Type
@@ -23,6 +23,7 @@ from treadle.passes._functions import label
 from treadle.passes.expressions.infinities import infinite_by
 from treadle.passes.expressions.inner import inner_expression, is_saturating
 from treadle.passes.expressions.magnitudes import most_in
+from treadle.passes.expressions.polynomials import Keys
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import (
     Expression,
@@ -71,6 +72,8 @@ class Moving:
     running: frozenset[SSAValue]
     depends: Callable[[SSAValue], frozenset[SSAValue]]
     """The reductions over the axis that a value depends on."""
+    keys: Keys = field(default_factory=Keys)
+    """Of what is asked of expressions meanwhile."""
 
     # -- ratios -----------------------------------------------------------------------------------
 
@@ -272,7 +275,7 @@ class Moving:
 
     def _check_fixed_parts(self, expression: Expression, after: Expression, moved: frozenset[SSAValue]) -> None:
         """What stays as it is may not make both moments infinite, for they have neither ratio nor difference then."""
-        if (endless := infinite_by(after, moved)) is not None:
+        if (endless := infinite_by(after, moved, self.keys)) is not None:
             reason = f"{spelled(expression)} may be infinite with {label(endless)}, where no repair is defined"
             raise Dependent(expression, reason)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeGuard
+from typing import TypeGuard
 
 from xdsl.ir import Operation, SSAValue
 
@@ -26,6 +26,7 @@ from treadle.dialects.diagram.accumulators import goes_on
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
 from treadle.passes.expressions.infinities import sources
+from treadle.passes.expressions.polynomials import Keys
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import Leaf
 from treadle.passes.streams.changes import NoLaw, Repair
@@ -35,9 +36,35 @@ FIXED = -1
 """The stage of what is known before any stream."""
 
 
-Repairs: TypeAlias = dict[tuple[Operation, str, frozenset[tuple[SSAValue, frozenset[SSAValue]]]], Followed]
-"""The repair of a reduction along an axis, by what comes before it in its part. Parts of one block share what was found
-as long as nothing rewrites the block: clusters are tried one operation larger each time."""
+NOTHING = 0
+"""The number of what comes before the first operation of a plan."""
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """What the plans of one block share as long as nothing rewrites it: clusters are tried one operation larger each
+    time."""
+
+    found: dict[tuple[Operation, str, int], Followed] = field(
+        default_factory=dict[tuple[Operation, str, int], Followed]
+    )
+    """How a reduction along an axis follows others, by the number of what comes before it in its plan."""
+    numbers: dict[tuple[int, SSAValue, frozenset[SSAValue]], int] = field(
+        default_factory=dict[tuple[int, SSAValue, frozenset[SSAValue]], int]
+    )
+    """Of what comes before: a number for each value, with the states that it depends on, behind the number before. So
+    two plans have the same number if they have placed the same values alike, and none is compared one by one."""
+
+    rounds: dict[tuple[tuple[Operation, ...], tuple[SSAValue, ...], str], int] = field(
+        default_factory=dict[tuple[tuple[Operation, ...], tuple[SSAValue, ...], str], int]
+    )
+    """How often kernels of operations, which give some values, are fed an axis."""
+    keys: Keys | None = None
+    """Of what is asked of expressions, for who asks of many parts."""
+
+    def number(self, before: int, value: SSAValue, states: frozenset[SSAValue]) -> int:
+        """The number of what comes before and a value behind it."""
+        return self.numbers.setdefault((before, value, states), len(self.numbers) + 1)
 
 
 def is_scanned_along(op: Operation, axis: str) -> TypeGuard[ScanOp]:
@@ -49,6 +76,11 @@ def scans_of(total: SSAValue) -> list[ScanOp]:
     """The scans that have a reduction as the total of what they scan."""
     users = dict.fromkeys(use.operation for use in total.uses)
     return [each for each in users if isinstance(each, ScanOp) and each.total is total]
+
+
+def _may_be_refused(op: Operation) -> bool:
+    """Whether there may be no plan because of an operation, so that it is placed whoever asks."""
+    return isinstance(op, ScanOp) or (isinstance(op, ContractOp) and op.init is not None)
 
 
 @dataclass(frozen=True)
@@ -73,6 +105,23 @@ class Verdict:
         return found.reason if isinstance(found, NoLaw) else self.disagreement
 
 
+def rounds_of(part: Part, axis: str, repairs: Repairs, most: int | None = None) -> int:
+    """How often a kernel is fed an axis; of more than `most` it is told that they are more."""
+    key = part.ops, part.leaving, axis
+    if (known := repairs.rounds.get(key)) is not None:
+        return known
+    plan = StreamPlan(part, axis, repairs, most)
+    rounds = len(plan.streams)
+    if most is None or rounds <= most:
+        repairs.rounds[key] = rounds
+    return rounds
+
+
+def is_fed_more_often(part: Part, axis: str, most: int, repairs: Repairs) -> bool:
+    """Whether a kernel would be fed an axis more often than that."""
+    return rounds_of(part, axis, repairs, most) > most
+
+
 @dataclass
 class StreamPlan:
     """Stages and laws of the operations of a kernel along one axis."""
@@ -80,6 +129,9 @@ class StreamPlan:
     part: Part
     axis: str
     repairs: Repairs = field(default_factory=Repairs)
+    most: int | None = None
+    """The plan is left unfinished at the first reduction that needs more streams, for who asks nothing of those behind
+    it, of which there may be many."""
     verdicts: dict[SSAValue, Verdict] = field(default_factory=dict[SSAValue, Verdict])
     stage: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """For a state or late value: the stream that finishes it; for a piece: the first that can make it from
@@ -94,10 +146,20 @@ class StreamPlan:
     """What makes pieces that only ask which elements such a state is, of the state itself."""
     _raw: set[SSAValue] = field(default_factory=set[SSAValue])
     _states: dict[SSAValue, frozenset[SSAValue]] = field(default_factory=dict[SSAValue, frozenset[SSAValue]])
+    _placed: int = NOTHING
+    """The number of what is in `_states`."""
 
     def __post_init__(self) -> None:
+        most = None if any(map(_may_be_refused, self.part.ops)) else self.most
         for op in self.part.ops:
             self._place(op)
+            if most is not None and self._rounds_for(op) > most:
+                return
+
+    def _rounds_for(self, op: Operation) -> int:
+        """How often a kernel is fed the axis for one reduction along it."""
+        verdict = self.verdicts.get(op.results[0])
+        return 0 if verdict is None else verdict.stage + 1
 
     # -- kinds of values --------------------------------------------------------------------------
 
@@ -200,14 +262,18 @@ class StreamPlan:
         if isinstance(op, ContractOp | ReduceOp) and self.axis in op.over_axes:
             self.verdicts[result] = verdict = self._verdict(op, states)
             self.stage[result] = verdict.stage
-            self._states[result] = frozenset([result])
+            self._depends(result, frozenset([result]))
             return
         if is_scanned_along(op, self.axis):
             self._scan(op)
             return
-        self._states[result] = states
+        self._depends(result, states)
         finished = max((self.stage[state] for state in states), default=FIXED)
         self.stage[result] = finished + 1 if self.is_piece(result) else finished
+
+    def _depends(self, value: SSAValue, states: frozenset[SSAValue]) -> None:
+        self._states[value] = states
+        self._placed = self.repairs.number(self._placed, value, states)
 
     def _scan(self, op: ScanOp) -> None:
         """A scan is made in the stream that has its total so far, and in no other. What it gives of a piece, told from
@@ -218,10 +284,9 @@ class StreamPlan:
                 op, f"a stream along '{self.axis}' has no reduction of what is scanned, of which it has a part"
             )
         self.stage[op.result] = verdict.stage
-        self._states[op.result] = self.states_of(op.operand)
+        self._depends(op.result, frozenset([op.result]) if op.is_reverse else self.states_of(op.operand))
         if op.is_reverse:
             self.stage[op.result] += 1
-            self._states[op.result] = frozenset([op.result])
             self.growing.append(op.result)
 
     def runs_with(self, value: SSAValue, state: SSAValue) -> bool:
@@ -247,7 +312,8 @@ class StreamPlan:
         if before.repair is not None or finished >= before.stage:
             raise Refusal(op, f"steps along '{self.axis}' do not add to one sum what follows other reductions of them")
         self.verdicts[result], self.stage[result] = before, before.stage
-        self._states[result] = self._states[op.init] = frozenset([result])
+        for each in (result, op.init):
+            self._depends(each, frozenset([result]))
         self.goes_on[op.init] = result
 
     def beginning_of(self, state: SSAValue) -> SSAValue | None:
@@ -271,9 +337,11 @@ class StreamPlan:
             return Verdict(last + 1, disagreement="a scan has it as it is so far")
         growing = (each for each in self.growing if self.stage[each] - 1 == last)
         running = (*(state for state in self.verdicts if self.stage[state] == last), *growing)
-        before = (op, self.axis, frozenset(self._states.items()))
-        if (followed := self.repairs.get(before)) is None:
-            followed = self.repairs[before] = Followed(op, self.axis, running, dict(self._states))
+        before = (op, self.axis, self._placed)
+        if (followed := self.repairs.found.get(before)) is None:
+            followed = self.repairs.found[before] = Followed(
+                op, self.axis, running, dict(self._states), self.repairs.keys
+            )
         if (safe := followed.safe) is None:
             return Verdict(last + 1, followed)
         if safe.asks and (asking := self._asking(op, states & {*running})):
