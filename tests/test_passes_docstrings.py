@@ -18,7 +18,6 @@ NAMES = (
     "diagram-differentiate",
     "diagram-expand-laws",
     "diagram-raise-scans",
-    "diagram-split-orders",
     "diagram-raise-masks",
     "diagram-merge-axes",
     "diagram-hoist-factors",
@@ -56,7 +55,6 @@ OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "diagram-bubble-up-reads": {"arrays": ("P",)},
     "diagram-find-ranges": {"axes": ("x",)},
     "diagram-raise-scans": {"sums": ("C",)},
-    "diagram-split-orders": {"length": 256},
     "diagram-transpose-operands": {"operands": ("W",)},
 }
 """What the docstring's example is made with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import treadle.language as tl
 import treadle.torch
 from tests.test_topk import first, rows
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.main import main
 
 PASS = "diagram-split-orders"
 
 
 def in_parts(module: Any, length: int, machine: str) -> treadle.Kernel:
-    return treadle.compile(str(module), machine=machine, passes=[f"{PASS}{{length={length}}}"])
+    return treadle.compile(str(module), machine=machine, passes=[f"{PASS}{{lengths={length}}}"])
 
 
 def steps(kernel: treadle.Kernel) -> list[str]:
@@ -113,6 +115,38 @@ def test_another_use_of_the_scores_keeps_them() -> None:
 def test_lengths_that_do_not_divide_are_refused(length: int) -> None:
     with pytest.raises(TreadleError, match="do not divide it in two or more: 'x' of %max has 40 elements"):
         in_parts(of_rows(2, 40), length, "h100")
+
+
+def two() -> Any:
+    def function(a: Any, b: Any) -> Any:
+        return (*tl.topk(a, 2, over="x", axis="r"), *tl.topk(b, 2, over="y", axis="r"))
+
+    made = treadle.kernel("q x, q y -> q r, q r, q r, q r")(function)
+    return made.trace(["f32"] * 2, {"q": 9, "x": 40, "y": 60}, ["x", "y"])
+
+
+def test_each_order_has_parts_of_its_own() -> None:
+    a, b = rows(), rows(60)
+    kernel = treadle.compile(str(two()), machine="h100", passes=[f"{PASS}{{lengths=0,20}}"])
+    assert [step.rsplit(" ", 1)[1] for step in steps(kernel)] == ["20"]
+    found = kernel.run(a, b, backend="emulator")
+    expected = (*first(a, 2), *first(b, 2))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(TreadleError, match="3 lengths for 2 orders"):
+        treadle.compile(str(two()), machine="h100", passes=[f"{PASS}{{lengths=0,20,4}}"])
+
+
+def test_a_derivation_says_how_long_parts_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So that they are as long elsewhere."""
+    program, derivation = tmp_path / "nearest.mlir", tmp_path / "a.derivation"
+    program.write_text(str(of_products(512, 1024, 64)), encoding="utf-8")
+    assert main(["explain", str(program), "--machine", "h100", "--derivation"]) == 0
+    said = capsys.readouterr().out
+    assert f"{PASS}{{lengths=256}}" in said
+    derivation.write_text(said.replace("lengths=256", "lengths=128"), encoding="utf-8")
+    again = treadle.compile(program.read_text(encoding="utf-8"), replay=derivation)
+    assert steps(again) == [f"{PASS} %max along k in parts of 128"]
 
 
 def test_from_pytorch() -> None:

@@ -1,8 +1,8 @@
-// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{length=256}' %s | filecheck %s
-// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{length=256}' %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{lengths=256}' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{lengths=256}' %s | xdsl-opt | filecheck %s
 // RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders' %s | filecheck %s --check-prefix PAYS
-// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{length=0}' %s | filecheck %s --check-prefix NONE
-// RUN: xdsl-opt --verify-diagnostics -p 'set-machine{name=h100},diagram-split-orders{length=100}' %s | filecheck %s --check-prefix WRONG
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{lengths=0}' %s | filecheck %s --check-prefix NONE
+// RUN: xdsl-opt --verify-diagnostics -p 'set-machine{name=h100},diagram-split-orders{lengths=100}' %s | filecheck %s --check-prefix WRONG
 
 // WRONG: parts of 100 do not divide it in two or more: 'x' of %first has 4096 elements
 

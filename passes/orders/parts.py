@@ -49,8 +49,9 @@ class _Parts:
         positions = self._put(IndexOp(array_type(i32, {self.inner: self.length})))
         made = self._again(read, positions, self.inner, apart)
         values = [made[each.result] for each in first.values]
-        places = [self._in_all(made[each.result]) for each in first.places]
-        values, places = self._side_by_side(values), self._side_by_side(places)
+        places = [self._in_all(made[each.result], each.result) for each in first.places]
+        values = self._side_by_side(values, first.values[0].result)
+        places = self._side_by_side(places, first.places[0].result)
         values = self._as(values, format_of(first.array.type))
         last = self._again(values, places, self.found, {self.found: count * len(first.values)})
         for each in (*first.values, *first.places):
@@ -94,22 +95,22 @@ class _Parts:
             made[op.results[0]] = Rewriter.replace_value_with_new_type(value, self._type(value.type, instead))
         return made
 
-    def _in_all(self, place: SSAValue) -> SSAValue:
+    def _in_all(self, place: SSAValue, like: SSAValue) -> SSAValue:
         """A place in a part, as one in the array."""
         number = self._put(IndexOp(array_type(i32, {self.part: sizes_of(place.type)[self.part]})))
         body = _body(partial(_begun, self.length), [place, number], place.type)
-        return self._put(body, place, "_of_all")
+        return self._put(body, like)
 
-    def _side_by_side(self, values: Sequence[SSAValue]) -> SSAValue:
+    def _side_by_side(self, values: Sequence[SSAValue], like: SSAValue) -> SSAValue:
         """What each part has found, one after the other along one axis."""
         rank = self._put(IndexOp(array_type(i32, {self.rank: len(values)})))
         sizes: dict[str, int] = {}
         for axis, size in sizes_of(values[0].type).items():
             sizes |= {axis: size, self.rank: len(values)} if axis == self.part else {axis: size}
         type = array_type(format_of(values[0].type), sizes)
-        beside = self._put(_body(_chosen, [*values, rank], type), values[0], "_of_parts")
+        beside = self._put(_body(_chosen, [*values, rank], type), like, "_of_parts")
         axes = (self.part, self.rank)
-        return self._put(CollapseOp(beside, axes, self.found, merged(type, axes, self.found)), beside, "_flat")
+        return self._put(CollapseOp(beside, axes, self.found, merged(type, axes, self.found)), like, "_of_all")
 
     def _as(self, value: SSAValue, format: Attribute) -> SSAValue:
         """In the format of the array, of which all are elements."""
