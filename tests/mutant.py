@@ -113,6 +113,8 @@ SPLIT_DEPTHS: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_keys.mlir":
 
 SCANNED: dict[str, tuple[str, ...]] = {"tests/programs/cumulative_sums.mlir": ("A", "B")}
 """Programs with sums that are made as scans."""
+ORDERS: dict[str, tuple[int, ...]] = {"examples/routing.mlir": (16,)}
+"""Programs that look for the first few of an order, and how long parts of the axis are."""
 COPIED: dict[str, tuple[str, ...]] = {
     "tests/programs/product_of_patches.mlir": ("i", "j", "c"),
     "tests/programs/sums_over_three_axes.mlir": ("a", "b", "k"),
@@ -156,6 +158,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         "%C is no product whose summed axis is read",
     ),
     ("examples/matmul.mlir", "diagram-raise-scans", {"sums": ("C",)}, "%C is no sum with a triangle of ones"),
+    ("examples/routing.mlir", "diagram-split-orders", {"lengths": (48,)}, "parts of 48 do not divide it"),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
@@ -189,6 +192,7 @@ FIRST = {
     "diagram_transpose_operands": "examples/matmul_int8.mlir",
     "passes/products/distributed": "tests/programs/difference_of_shares.mlir",
     "passes/products/split": "tests/programs/parts_of_keys.mlir",
+    "passes/orders/parts": "examples/routing.mlir",
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
     "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
@@ -232,6 +236,7 @@ MERGE_DEPTHS = "diagram-merge-depths"
 COPY_OPERANDS = "diagram-copy-operands"
 SPLIT_DEPTH = "diagram-split-depths"
 RAISE_SCANS = "diagram-raise-scans"
+SPLIT_ORDERS = "diagram-split-orders"
 DISTRIBUTE_PRODUCTS = "diagram-distribute-products"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
@@ -288,6 +293,7 @@ def in_order(first: str | None) -> list[Case]:
     everything += [
         (path, ({}, {"x": 1}), Options(), ArgSpec(RAISE_SCANS, {"sums": names})) for path, names in SCANNED.items()
     ]
+    everything += [(path, ({},), Options(), ArgSpec(SPLIT_ORDERS, {"lengths": each})) for path, each in ORDERS.items()]
     everything += [(path, ({},), Options(), ArgSpec(COPY_OPERANDS, {"axes": axes})) for path, axes in COPIED.items()]
     everything += [
         (path, ({}, {"t": 1}), Options(), ArgSpec(BUBBLE_UP_READS, {"arrays": names}))

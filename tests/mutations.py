@@ -143,6 +143,16 @@ MUTATIONS: dict[str, Mutation] = {
         "Change(Leaf(scan.total, ADDED), number(0))",
         "Change(number(0), number(0))",
     ),
+    "orders: a place in a part is one in all": (
+        "passes/orders/parts",
+        "inside = arith.AddiOp(begin, place).result",
+        "inside = place",
+    ),
+    "orders: parts overlap": (
+        "passes/orders/parts",
+        'along = f"{self.length} * {self.part} + {self.inner}"',
+        'along = f"{self.length - 1} * {self.part} + {self.inner}"',
+    ),
     "bubble: a position is the first": (
         "passes/reads/bubble",
         "number = FillOp(IntegerAttr(form.constant, i32), type)",
