@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,12 @@ def product_in_f32(sizes: Mapping[str, int]) -> str:
     )
 
 
-def traced(signature: str, function: Callable[..., Any], sizes: Mapping[str, int]) -> str:
-    """What a function over named axes computes, of arguments in f16, made for these sizes."""
+def traced(signature: str, function: Callable[..., Any], sizes: Mapping[str, int], fixed: Sequence[str] = ()) -> str:
+    """What a function over named axes computes, of arguments in f16, made for these sizes, of which some are fixed."""
     import treadle
 
     kernel = treadle.kernel(signature)(function)
-    return str(kernel.trace(["f16"] * len(kernel.names), dict(sizes)))
+    return str(kernel.trace(["f16"] * len(kernel.names), dict(sizes), fixed))
 
 
 def _in_format(text: str, format: str) -> str:

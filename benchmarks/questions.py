@@ -322,6 +322,15 @@ def _of_others() -> Iterator[Question]:
         (UNFUSED, "torch.compile"),
     )
     yield Question(
+        "Are the nearest of many keys best found part by part, and in which parts?",
+        cases.nearest(16384, 8192, 256),
+        {
+            "as a whole": option("diagram-split-orders{lengths=0}"),
+            "parts of 128": option("diagram-split-orders{lengths=128}"),
+        },
+        (UNFUSED, "torch.compile"),
+    )
+    yield Question(
         "How fast are the gradients of attention?",
         cases.attention_backward(4, 16, 4096, 128),
         beside=(UNFUSED, "flash backward"),

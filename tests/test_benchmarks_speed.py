@@ -97,6 +97,7 @@ SMALL = [
     cases.attention_backward(1, 2, 33, 64),
     cases.dropped_attention(2, 33),
     cases.routing(40, 24),
+    cases.nearest(9, 40, 24),
 ]
 ROWS = [cases.softmax, cases.rms_norm]
 

@@ -322,3 +322,14 @@ def routing(tokens: int, width: int) -> Case:
     sizes = {"t": tokens, "d": width}
     text = programs.example("routing", sizes)
     return Case("routing", text, sizes, bytes=2 * tokens * width, factors={"%W": width**-0.5})
+
+
+def nearest(queries: int, keys: int, width: int) -> Case:
+    """The eight keys that are nearest to each query, by what tells them apart of their distances."""
+    sizes = {"n": queries, "k": keys, "d": width}
+
+    def found(Q: tl.Array, K: tl.Array) -> tuple[tl.Array, tl.Array]:
+        return tl.topk(2 * tl.contract(Q, K, over="d") - tl.sum(K * K, over="d"), 8, over="k", axis="r")
+
+    text = programs.traced("n d, k d -> n r, n r", found, sizes, ["k", "d"])
+    return Case("nearest keys", text, sizes, flop=2 * queries * keys * width)

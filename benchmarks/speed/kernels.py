@@ -399,6 +399,10 @@ def _routed(torch: Any, x: Any, w: Any) -> Any:
     return torch.softmax(scores, -1).to(x.dtype), experts.int()
 
 
+def _nearest(torch: Any, q: Any, k: Any) -> Any:
+    return torch.topk(2 * torch.nn.functional.linear(q, k).float() - (k.float() ** 2).sum(-1), 8)
+
+
 def _sdpa_dropped(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     """A tenth of the shares is left out, another one than ours."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -476,6 +480,7 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "cumulative sums": {UNFUSED: _eager(lambda torch, a: a.cumsum(-1)), COPY: _copy},
     "attention with dropout": {"SDPA flash, dropped": _sdpa_dropped},
     "routing": {UNFUSED: _eager(_routed), "torch.compile": _compiled(_routed)},
+    "nearest keys": {UNFUSED: _eager(_nearest), "torch.compile": _compiled(_nearest)},
     "attention backward": {UNFUSED: _eager(_backward), "flash backward": _flash_backward},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
     "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},
