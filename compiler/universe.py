@@ -34,6 +34,7 @@ PASSES: dict[str, str] = {
     "diagram-differentiate": "treadle.passes.diagram_differentiate:DiagramDifferentiatePass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-raise-scans": "treadle.passes.diagram_raise_scans:DiagramRaiseScansPass",
+    "diagram-raise-scatters": "treadle.passes.diagram_raise_scatters:DiagramRaiseScattersPass",
     "diagram-raise-masks": "treadle.passes.diagram_raise_masks:DiagramRaiseMasksPass",
     "diagram-bubble-up-reads": "treadle.passes.diagram_bubble_up_reads:DiagramBubbleUpReadsPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",

@@ -24,14 +24,14 @@ def fastest_scanned(
         def rewritten(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
             for each in list(scanned_called(copy.body.block, [each.name for each in chosen])):
                 scan(copy, each, rewrite, "")
-            _compose(copy)
+            compose(copy)
 
         return trial.times(rewritten, trial.longer)
 
     return fastest_of(found, times, trial.longer)
 
 
-def _compose(function: func.FuncOp) -> None:
+def compose(function: func.FuncOp) -> None:
     """As the pipeline will."""
     # imported here, for they come later in the pipeline
     from treadle.passes.diagram_bubble_up_reads import DiagramBubbleUpReadsPass
@@ -54,4 +54,4 @@ def _compose(function: func.FuncOp) -> None:
         step.apply(Context(), module)
 
 
-__all__ = ["fastest_scanned"]
+__all__ = ["compose", "fastest_scanned"]

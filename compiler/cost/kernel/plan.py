@@ -92,6 +92,9 @@ class Transfer:
     near: tuple[tuple[str, Amount], ...] = ()
     """How much of each axis a group takes at a time, the one whose neighbours lie side by side in memory first; empty
     where that is not known."""
+    added: int = 0
+    """Over how many elements of another array what is saved is added up; 0 for what is not. Where additions fall
+    depends on data: all that lie in the array are counted."""
 
     @property
     def factors(self) -> tuple[str, ...]:

@@ -68,8 +68,8 @@ def _is_read_alike(plan: Plan, transfer: Transfer) -> bool:
 
 
 def crossing_bytes(plan: Plan, sizes: Mapping[str, int]) -> Amount:
-    """Between L2 and the processors, each block by itself: whole sectors."""
-    return sum(each.sector_bytes(sizes) for each in plan.transfers)
+    """Between L2 and the processors, each block by itself: whole sectors. What is added there L2 reads and writes."""
+    return sum(each.sector_bytes(sizes) * (2 if each.added else 1) for each in plan.transfers)
 
 
 def reads_again(plan: Plan) -> bool:
@@ -121,6 +121,8 @@ def _fetched(
     windows, which overlap where rounds meet, and nearly so below a diagonal. What lies in several windows of a
     view comes once, too: neighbours are at work at a time."""
     first = parts[0]
+    if first.added:
+        return added_bytes(first, sizes, capacity)
     around = () if first.fed is None else [pieces.axis for pieces in first.fed.around]
     whole = first.width * first.whole(sizes)
     share = sum(each.values(sizes) / most(each.unlimited(sizes), 1) for each in parts)
@@ -132,6 +134,20 @@ def _fetched(
     beside = most(of_one - once / most(prod(pieces.count(sizes) for pieces in telling), 1), 0)
     again = once + (_rounds(telling, sizes, at_a_time) - 1) * beside
     return choice(once <= capacity, once, _rounds(others, sizes, at_a_time) * least(crossing, again))
+
+
+def added_bytes(transfer: Transfer, sizes: Mapping[str, int], capacity: float) -> Amount:
+    """Bytes to and from device memory of elements that are added up in an array: what of it is touched comes and goes,
+    or only goes if L2 holds all of it, as it was made right before."""
+    ways = 1 if transfer.added * transfer.width <= capacity else 2
+    return ways * transfer.width * least(transfer.values(sizes), transfer.added)
+
+
+def addition_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[str, Amount]:
+    """How long additions take at one element each, one after another, if data spread them evenly; empty where nothing
+    is added so. Where they fall on fewer, they take longer."""
+    added = [each.values(sizes) / each.added for each in plan.transfers if each.added]
+    return {"additions": most(*added) / machine.rates.additions} if added else {}
 
 
 def _rounds(again: Iterable[Pieces], sizes: Mapping[str, int], at_a_time: Mapping[str, Amount]) -> Amount:
