@@ -60,8 +60,8 @@ def scattered_called(block: Block, names: Iterable[str]) -> Iterator[Scattered]:
 
 
 def scattered_by(op: ReduceOp | ContractOp) -> Scattered | None:
-    """How a sum scatters, if it does: by equalities with data of positions along axes of the result, along which neither
-    its elements vary, nor factors, nor conditions beside."""
+    """How a sum scatters, if it does: by equalities with data of positions along axes of the result, along which
+    neither its elements vary, nor factors, nor conditions beside."""
     if op.init is not None or not _is_sum(op):
         return None
     for value, factor in _sides(op):
