@@ -113,6 +113,8 @@ SPLIT_DEPTHS: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_keys.mlir":
 
 SCANNED: dict[str, tuple[str, ...]] = {"tests/programs/cumulative_sums.mlir": ("A", "B")}
 """Programs with sums that are made as scans."""
+SCATTERED: dict[str, tuple[str, ...]] = {"tests/programs/scattered_sums.mlir": ("S", "count", "product", "rows")}
+"""Programs with sums that are scattered."""
 COPIED: dict[str, tuple[str, ...]] = {
     "tests/programs/product_of_patches.mlir": ("i", "j", "c"),
     "tests/programs/sums_over_three_axes.mlir": ("a", "b", "k"),
@@ -156,6 +158,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         "%C is no product whose summed axis is read",
     ),
     ("examples/matmul.mlir", "diagram-raise-scans", {"sums": ("C",)}, "%C is no sum with a triangle of ones"),
+    (
+        "examples/matmul.mlir",
+        "diagram-raise-scatters",
+        {"sums": ("C",)},
+        "%C is no sum of what data name the place of",
+    ),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
@@ -190,6 +198,7 @@ FIRST = {
     "passes/products/distributed": "tests/programs/difference_of_shares.mlir",
     "passes/products/split": "tests/programs/parts_of_keys.mlir",
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
+    **dict.fromkeys(("passes/products/scattered", "passes/kernels/scattered"), "tests/programs/scattered_sums.mlir"),
     "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
     "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",
@@ -232,6 +241,7 @@ MERGE_DEPTHS = "diagram-merge-depths"
 COPY_OPERANDS = "diagram-copy-operands"
 SPLIT_DEPTH = "diagram-split-depths"
 RAISE_SCANS = "diagram-raise-scans"
+RAISE_SCATTERS = "diagram-raise-scatters"
 DISTRIBUTE_PRODUCTS = "diagram-distribute-products"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
@@ -287,6 +297,9 @@ def in_order(first: str | None) -> list[Case]:
     ]
     everything += [
         (path, ({}, {"x": 1}), Options(), ArgSpec(RAISE_SCANS, {"sums": names})) for path, names in SCANNED.items()
+    ]
+    everything += [
+        (path, ({}, {"t": 1}), Options(), ArgSpec(RAISE_SCATTERS, {"sums": names})) for path, names in SCATTERED.items()
     ]
     everything += [(path, ({},), Options(), ArgSpec(COPY_OPERANDS, {"axes": axes})) for path, axes in COPIED.items()]
     everything += [

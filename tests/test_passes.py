@@ -31,6 +31,7 @@ PASSES = (
     "diagram-expand-laws",
     "diagram-raise-scans",
     "diagram-raise-masks",
+    "diagram-raise-scatters",
     "diagram-merge-axes",
     "diagram-split-depths",
     "diagram-distribute-products",

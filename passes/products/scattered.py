@@ -168,7 +168,8 @@ def scatter(function: func.FuncOp, each: Scattered, rewrite: str, why: str) -> N
 
 
 def _scattered(each: Scattered, value: SSAValue) -> ScatterOp:
-    names = inputs_of(Both((each.where.holds,)))
+    names, axes = inputs_of(Both((each.where.holds,))), {*axes_of(value.type)}
+    names = {atom: f"{name}_entry" if name in axes else name for atom, name in names.items()}
     kept = sizes_of(each.sum.result.type)
     forms = [each.places.get(axis, Linear({axis: 1})) for axis in kept]
 
