@@ -1,6 +1,6 @@
 # pyright: standard
-"""What is added up where an index says, as it is written for PyTorch: `index_add`, `scatter_add`, gradients of rows that
-an index chose."""
+"""What is added up where an index says, as it is written for PyTorch: `index_add`, `scatter_add`, gradients of rows
+that an index chose."""
 
 from __future__ import annotations
 

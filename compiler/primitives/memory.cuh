@@ -114,15 +114,13 @@ __device__ __forceinline__ void add_words(float* p, const Vec<float, N>& value) 
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(value.at[0]),
                  "f"(value.at[1]), "f"(value.at[2]), "f"(value.at[3])
                  : "memory");
-    return;
   } else if constexpr (N == 2) {
     asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(value.at[0]), "f"(value.at[1])
                  : "memory");
-    return;
-  }
+  } else
 #endif
-  UNROLL for (int i = 0; i < N; ++i)
-    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(at + i * sizeof(float)), "f"(value.at[i]) : "memory");
+    UNROLL for (int i = 0; i < N; ++i)
+      asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(at + i * sizeof(float)), "f"(value.at[i]) : "memory");
 }
 template <int N>
 __device__ __forceinline__ void add_words(int* p, const Vec<int, N>& value) {

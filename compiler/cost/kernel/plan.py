@@ -121,7 +121,9 @@ class Transfer:
         return self.unlimited(sizes)
 
     def whole(self, sizes: Mapping[str, int]) -> Amount:
-        """The elements of its array; of one in windows, those that lie in any."""
+        """The elements of its array; of one in windows, those that lie in any; of one that is added to, those."""
+        if self.added:
+            return least(self.seen(sizes), self.added)
         within = {axis for window in self.windows for axis, _ in window}
         return self._seen(sizes, within) * prod(_covered(window, sizes) for window in self.windows)
 

@@ -36,7 +36,7 @@ def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: 
     capacity = machine.levels["l2"].capacity
     crossings = list(_crossings(plan.transfers))
     again = _again(crossings)
-    costs = [_fetched(parts, sizes, at_a_time, capacity) for parts in crossings]
+    costs = [_ways(parts[0], capacity) * _fetched(parts, sizes, at_a_time, capacity) for parts in crossings]
     if any(again):
         blocks = most(plan.blocks(sizes), 1)
         since = _read_by(crossings, sizes, least(slots, blocks) / blocks)
@@ -121,8 +121,6 @@ def _fetched(
     windows, which overlap where rounds meet, and nearly so below a diagonal. What lies in several windows of a
     view comes once, too: neighbours are at work at a time."""
     first = parts[0]
-    if first.added:
-        return added_bytes(first, sizes, capacity)
     around = () if first.fed is None else [pieces.axis for pieces in first.fed.around]
     whole = first.width * first.whole(sizes)
     share = sum(each.values(sizes) / most(each.unlimited(sizes), 1) for each in parts)
@@ -136,11 +134,10 @@ def _fetched(
     return choice(once <= capacity, once, _rounds(others, sizes, at_a_time) * least(crossing, again))
 
 
-def added_bytes(transfer: Transfer, sizes: Mapping[str, int], capacity: float) -> Amount:
-    """Bytes to and from device memory of elements that are added up in an array: what of it is touched comes and goes,
-    or only goes if L2 holds all of it, as it was made right before."""
-    ways = 1 if transfer.added * transfer.width <= capacity else 2
-    return ways * transfer.width * least(transfer.values(sizes), transfer.added)
+def _ways(transfer: Transfer, capacity: float) -> int:
+    """How often an element crosses: what is added to comes and goes, but where L2 holds all of the array, which was
+    made right before."""
+    return 2 if transfer.added * transfer.width > capacity else 1
 
 
 def addition_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[str, Amount]:
