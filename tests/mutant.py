@@ -198,7 +198,7 @@ FIRST = {
     "passes/products/distributed": "tests/programs/difference_of_shares.mlir",
     "passes/products/split": "tests/programs/parts_of_keys.mlir",
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
-    **dict.fromkeys(("passes/products/scattered", "passes/kernels/scattered"), "tests/programs/scattered_sums.mlir"),
+    "passes/products/scattered": "tests/programs/scattered_sums.mlir",
     "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
     "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",

@@ -148,11 +148,6 @@ MUTATIONS: dict[str, Mutation] = {
         'ReduceOp("add", value, alone,',
         'ReduceOp("max", value, alone,',
     ),
-    "scatter: elements are added before zeros are there": (
-        "passes/kernels/scattered",
-        "yield owner, adds",
-        "yield adds, owner",
-    ),
     "scans: a piece begins behind itself": (
         "passes/streams/stream",
         "self._scan(scope, op, step.before)",
