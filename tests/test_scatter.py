@@ -184,6 +184,37 @@ def test_zeros_are_there_before_anything_is_added() -> None:
     verify(treadle.compile(rows("into %B", more, "%H"), machine="h100"), *given(50, 24, 10))
 
 
+PRODUCT = """
+!X = tensor<?x?xf16, #diagram.array<[m, k]>>
+!W = tensor<?x?xf16, #diagram.array<[k, n]>>
+!Y = tensor<?x?xf32, #diagram.array<[m, n]>>
+!R = tensor<?x?xf32, #diagram.array<[r, n]>>
+!T = tensor<?xi32, #diagram.array<[m]>>
+func.func @product(%X: !X, %W: !W, %token: !T, %B: !R) -> !R
+    attributes {sizes = #diagram.sizes<m = 4096, k = 1024, n = 2048, r = 2048>} {
+  %Y = diagram.contract %X, %W over [k] accumulate f32 : !X, !W -> !Y
+  %S = diagram.scatter %Y at "token[m], n" with (token = %token : !T) : !Y -> !R
+  %Z = diagram.map (%s = %S : !R, %b = %B : !R) -> !R {
+    %z = arith.addf %s, %b : f32
+    diagram.yield %z : f32
+  }
+  func.return %Z : !R
+}"""
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_rows_of_a_product_are_added_by_its_kernel(machine: str) -> None:
+    """Also by warps with roles, whose results else leave by tensor copies."""
+    kernel = treadle.compile(PRODUCT, machine=machine)
+    assert kernel.estimate.kernels == 3
+    assert ("wgmma" in kernel.cuda) == (machine == "h100")
+    random = np.random.default_rng(0)
+    for m, k, n, r in ((300, 136, 264, 70), (37, 64, 72, 5)):
+        x, w = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n)))
+        begin = random.standard_normal((r, n)).astype(np.float32)
+        verify(kernel, x, w, random.integers(-1, r + 1, m).astype(np.int32), begin)
+
+
 def test_integers_are_counted_and_wrap() -> None:
     @treadle.kernel("t, t -> bin", machine="h100")
     def histogram(level: tl.Array, weight: tl.Array) -> tl.Array:
