@@ -87,6 +87,7 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-split-orders"),  # before maps that find an order are composed
         # once reductions stand alone, which say what may be absent; before axes are merged, which positions keep apart
         _step("diagram-raise-masks"),
+        _step("diagram-raise-scatters"),  # once choices are conditions; before axes are one, which data keep apart
         # once reductions stand alone; before anything looks at axes, which finds one where there were two
         _step("diagram-merge-axes"),
         # once axes are one that will be; before factors are hoisted, which each of the products then has its own of

@@ -35,6 +35,7 @@ PASSES: dict[str, str] = {
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-raise-scans": "treadle.passes.diagram_raise_scans:DiagramRaiseScansPass",
     "diagram-split-orders": "treadle.passes.diagram_split_orders:DiagramSplitOrdersPass",
+    "diagram-raise-scatters": "treadle.passes.diagram_raise_scatters:DiagramRaiseScattersPass",
     "diagram-raise-masks": "treadle.passes.diagram_raise_masks:DiagramRaiseMasksPass",
     "diagram-bubble-up-reads": "treadle.passes.diagram_bubble_up_reads:DiagramBubbleUpReadsPass",
     "diagram-merge-axes": "treadle.passes.diagram_merge_axes:DiagramMergeAxesPass",

@@ -152,7 +152,7 @@ def subject(access: GlobalAccess) -> str:
         case cuda.LoadOp():
             buffer, way = access.source, "to registers"
         case cuda.StoreOp():
-            buffer, way = access.destination, "from registers"
+            buffer, way = access.destination, "from registers" if access.place is None else "from registers, added"
         case _:
             return access.name
     places = axes_of(buffer.type) if access.place is None else (access.place.text.data,)

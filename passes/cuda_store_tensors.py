@@ -163,7 +163,7 @@ class _Leaving:
 
 def _leaving(op: Operation) -> _Leaving | None:
     match op:
-        case cuda.StoreOp() if isinstance(op.destination, BlockArgument):
+        case cuda.StoreOp() if op.place is None and isinstance(op.destination, BlockArgument):
             return _Leaving(op, op.value, None, op.destination)
         case cuda.CopyOp() if op.is_outward and isinstance(op.destination, BlockArgument):
             users = [use.operation for use in op.tile.uses]

@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ReduceOp, ScatterOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of, is_array, with_level
 from treadle.dialects.diagram.collapse import Regrouping
@@ -35,6 +35,7 @@ from treadle.passes.kernels.clusters import Clusters
 from treadle.passes.kernels.copies import copy_padded
 from treadle.passes.kernels.in_turn import split_reductions
 from treadle.passes.kernels.roles import WHOLE_LIMIT
+from treadle.passes.kernels.scattered import begin_scatters
 from treadle.passes.kernels.sized import Sizes
 from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
 from treadle.passes.kernels.wide import wide_roles
@@ -122,6 +123,7 @@ class FusionPass(ModulePass):
                 _check_accumulators(block)
                 _reduce_alone(block)
                 add_totals(block)
+                begin_scatters(block)
                 copy_padded(block)
                 split_reductions(function, block, self.whole_limit, PASS)
                 unfit = partial(_why_unfit, op, function)
@@ -295,7 +297,7 @@ def _check_absent(part: Part, clusters: Clusters) -> None:
     """Absent elements are saved as zeros: kernels that read them ask again (`kernels.select_again`), nobody else
     does."""
     for value in part.leaving:
-        readers = [use.operation for use in value.uses if not _only_returns(use.operation)]
+        readers = [use.operation for use in value.uses if not _takes_zeros(use.operation)]
         reader = next((op for op in readers if op not in clusters.members), None)
         if reader is None or not (conditions := absences(value)):
             continue
@@ -308,11 +310,12 @@ def _check_absent(part: Part, clusters: Clusters) -> None:
         )
 
 
-def _only_returns(op: Operation) -> bool:
-    """Whether a value is handed to the caller, as it is or with axes of its own again: zeros stay zeros."""
+def _takes_zeros(op: Operation) -> bool:
+    """Whether a value is handed to the caller, as it is or with axes of its own again, so that zeros stay zeros; or is
+    added up where data say, where they add nothing."""
     if isinstance(op, Regrouping):
-        return all(_only_returns(use.operation) for use in op.results[0].uses)
-    return isinstance(op, func.ReturnOp)
+        return all(_takes_zeros(use.operation) for use in op.results[0].uses)
+    return isinstance(op, func.ReturnOp | ScatterOp)
 
 
 def _hand_over(part: Part, kernel: KernelOp) -> None:

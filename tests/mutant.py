@@ -115,6 +115,8 @@ SCANNED: dict[str, tuple[str, ...]] = {"tests/programs/cumulative_sums.mlir": ("
 """Programs with sums that are made as scans."""
 ORDERS: dict[str, tuple[int, ...]] = {"examples/routing.mlir": (16,)}
 """Programs that look for the first few of an order, and how long parts of the axis are."""
+SCATTERED: dict[str, tuple[str, ...]] = {"tests/programs/scattered_sums.mlir": ("S", "count", "product", "rows")}
+"""Programs with sums that are scattered."""
 COPIED: dict[str, tuple[str, ...]] = {
     "tests/programs/product_of_patches.mlir": ("i", "j", "c"),
     "tests/programs/sums_over_three_axes.mlir": ("a", "b", "k"),
@@ -159,6 +161,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ),
     ("examples/matmul.mlir", "diagram-raise-scans", {"sums": ("C",)}, "%C is no sum with a triangle of ones"),
     ("examples/routing.mlir", "diagram-split-orders", {"lengths": (48,)}, "parts of 48 do not divide it"),
+    (
+        "examples/matmul.mlir",
+        "diagram-raise-scatters",
+        {"sums": ("C",)},
+        "%C is no sum of what data name the place of",
+    ),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
@@ -194,6 +202,7 @@ FIRST = {
     "passes/products/split": "tests/programs/parts_of_keys.mlir",
     "passes/orders/parts": "examples/routing.mlir",
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
+    "passes/products/scattered": "tests/programs/scattered_sums.mlir",
     "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
     "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",
@@ -237,6 +246,7 @@ COPY_OPERANDS = "diagram-copy-operands"
 SPLIT_DEPTH = "diagram-split-depths"
 RAISE_SCANS = "diagram-raise-scans"
 SPLIT_ORDERS = "diagram-split-orders"
+RAISE_SCATTERS = "diagram-raise-scatters"
 DISTRIBUTE_PRODUCTS = "diagram-distribute-products"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
@@ -294,6 +304,9 @@ def in_order(first: str | None) -> list[Case]:
         (path, ({}, {"x": 1}), Options(), ArgSpec(RAISE_SCANS, {"sums": names})) for path, names in SCANNED.items()
     ]
     everything += [(path, ({},), Options(), ArgSpec(SPLIT_ORDERS, {"lengths": each})) for path, each in ORDERS.items()]
+    everything += [
+        (path, ({}, {"t": 1}), Options(), ArgSpec(RAISE_SCATTERS, {"sums": names})) for path, names in SCATTERED.items()
+    ]
     everything += [(path, ({},), Options(), ArgSpec(COPY_OPERANDS, {"axes": axes})) for path, axes in COPIED.items()]
     everything += [
         (path, ({}, {"t": 1}), Options(), ArgSpec(BUBBLE_UP_READS, {"arrays": names}))

@@ -69,6 +69,10 @@ KEPT: Mapping[str, Mapping[str, Sequence[str]]] = {"hierarchy-choose-sizes": {"l
 CLIMBING = (0, 0, 400, 0, 520, 640, 760, 300, 880, 0)
 """By up to 72 doublings of powers at once: more than f16 has, for the rows that go all the way."""
 
+SCATTERED: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "diagram-raise-scatters": {"sums": ("S", "count", "product", "rows")}
+}
+
 PROGRAMS = (
     Program("examples/matmul.mlir", "h100", [{"m": 300, "n": 264, "k": 328}], {"m": 4096, "n": 4096, "k": 4096}),
     Program("examples/matmul.mlir", "h100", PAIRS, {"m": 4096, "n": 4096, "k": 4096}, CLUSTERS),
@@ -86,6 +90,7 @@ PROGRAMS = (
     Program("tests/programs/left_padding.mlir", "a100", [SHORT], **STARTED),
     Program("tests/programs/part_of_the_width.mlir", "a100", [SHORT], wide={0: 37, 1: 37}, lengths={3: 37}),
     Program("tests/programs/packed_causal.mlir", "a100", [SHORT]),
+    Program("tests/programs/scattered_sums.mlir", "a100", [{"t": 41, "c": 12, "r": 9}], None, SCATTERED),
     Program("tests/programs/blocks_of_a_table.mlir", "a100", [BLOCKS]),
     Program("tests/programs/blocks_of_a_table.mlir", "h100", [BLOCKS]),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),

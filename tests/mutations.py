@@ -133,6 +133,21 @@ MUTATIONS: dict[str, Mutation] = {
         "return sign < 0, condition.form.constant < 0",
         "return sign < 0, False",
     ),
+    "raise scatters: a condition beside is forgotten": (
+        "passes/products/scattered",
+        "    if each.rest:",
+        "    if False:",
+    ),
+    "raise scatters: what a form subtracts is added": (
+        "passes/products/scattered",
+        "return axis, rest.times(-form.terms[axis])",
+        "return axis, rest",
+    ),
+    "raise scatters: what says nothing of where is not summed": (
+        "passes/products/scattered",
+        'ReduceOp("add", value, alone,',
+        'ReduceOp("max", value, alone,',
+    ),
     "scans: a piece begins behind itself": (
         "passes/streams/stream",
         "self._scan(scope, op, step.before)",

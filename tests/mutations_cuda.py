@@ -68,6 +68,22 @@ MUTATIONS: dict[str, Mutation] = {
         "bounds, padding=padding, scatter=scatter)",
         "bounds, scatter=scatter)",
     ),
+    # Sums where data say.
+    "scatter: elements are added before zeros are there": (
+        "passes/kernels/scattered",
+        "yield owner, adds",
+        "yield adds, owner",
+    ),
+    "scatter: copies of a fragment are added, too": (
+        "compiler/printer/accesses",
+        "first = [copies] if copies is not None else []",
+        "first = []",
+    ),
+    "scatter: what lies outside is added": (
+        f"{LOWERING}/transfers",
+        "        inside = lowering.padding_of(op.destination)\n",
+        "        inside = []\n",
+    ),
     # Blocks, warps, fragments.
     "lowering: forgets the last piece": (
         f"{LOWERING}/streams",

@@ -289,6 +289,12 @@ def experts(x: Tensor, w: Tensor, expert: Tensor) -> tuple[Tensor, ...]:
     return (x @ _chosen(w, expert),)
 
 
+def combine(y: Tensor, w: Tensor, token: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    rows, number = (y * w[..., None]).flatten(0, 1), token.flatten().long()
+    there = (number >= 0) & (number < len(x))
+    return (x.index_add(0, number[there], rows[there].to(x.dtype)),)
+
+
 def _chosen(rows: Tensor, number: Tensor) -> Tensor:
     """The rows of these numbers; zeros for those that there are not."""
     more = torch.cat([rows, torch.zeros_like(rows[:1]) if len(rows) else rows.new_zeros(1, *rows.shape[1:])])
@@ -347,6 +353,7 @@ ORACLES: dict[str, Oracle] = {
     "kl_divergence": kl_divergence,
     "distances": lambda x, y: (torch.cdist(x, y, p=1),),
     "embedding": embedding,
+    "combine": combine,
     "experts": experts,
     "routing": routing,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),

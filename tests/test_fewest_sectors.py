@@ -19,6 +19,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram.array import axes_of
+from treadle.passes.staging.told import ADDED
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.mlir"))
@@ -72,7 +73,7 @@ def fewest_of_boxes(op: cuda.TensorLoadOp | cuda.TensorStoreOp, alignment: int, 
 
 
 def is_reason(line: str) -> bool:
-    if line.split(": ", 2)[-1].startswith(BOXES) or NO_MEETING in line:
+    if line.split(": ", 2)[-1].startswith(BOXES) or NO_MEETING in line or line.endswith(ADDED):
         return True
     found = TOLD.search(line)
     if found is None:

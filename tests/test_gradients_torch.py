@@ -12,7 +12,7 @@ from differences import differentiated, inputs_of, is_float, odd_sizes, run
 
 import treadle
 import treadle.language as tl
-from oracles import attention_dropout
+from oracles import attention_dropout, combine
 from treadle.compiler.source import load_module, parse_module
 from treadle.runtime.interpreter import entry_function
 
@@ -75,6 +75,22 @@ def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
     return F.gelu(x @ w1 + b1) @ w2 + b2
 
 
+def rows_of(table: Any, entries: Any) -> Any:
+    """Zeros for an entry that is no row."""
+    is_row = (entries >= 0) & (entries < len(table))
+    rows = table[torch.where(is_row, entries, 0).long()]
+    return torch.where(is_row[(..., *[None] * (table.ndim - 1))], rows, 0)
+
+
+def paged(q: Any, k_pages: Any, v_pages: Any, table: Any, length: Any, past: Any) -> Any:
+    """Rows without a key have no weights."""
+    k, v = (rows_of(pages, table).flatten(1, 2).transpose(1, 2)[:, :, None] for pages in (k_pages, v_pages))
+    at_q, at_x = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+    seen = (at_x < length[:, None, None]) & (at_x <= at_q + past[:, None, None])
+    scores = (q @ k.mT * 0.125).masked_fill(~seen[:, None, None], -1e30)
+    return (torch.softmax(scores, -1) * seen[:, None, None]) @ v
+
+
 REFERENCE: dict[str, Callable[..., Any]] = {
     "softmax": lambda a: torch.softmax(a, -1),
     "log_softmax": lambda a: torch.log_softmax(a, -1),
@@ -110,6 +126,10 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "matmul_tt": lambda a, b: a.mT @ b.mT,
     "matmul_transposed": lambda a, b: (a @ b).mT,
     "batched_matmul": torch.matmul,
+    "embedding": lambda w, n: F.rms_norm(rows_of(w, n), w.shape[-1:], eps=1e-5),
+    "experts": lambda x, w, n: x @ rows_of(w, n),
+    "attention_paged": paged,
+    "combine": lambda y, w, n, x: combine(y, w, n, x)[0],
 }
 
 

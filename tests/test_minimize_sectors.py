@@ -27,7 +27,9 @@ from treadle.dialects.cuda import kernel_names
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.kernel import FEWEST_SECTORS
 from treadle.dialects.cuda.staging import EVERYWHERE
+from treadle.dialects.cuda.transfers import is_added
 from treadle.dialects.hierarchy.schedule import derivation_of
+from treadle.passes.staging.told import ADDED
 from treadle.runtime.host import HostExecution
 from treadle.runtime.inputs import axis_sizes
 from treadle.runtime.interpreter import entry_function
@@ -72,15 +74,16 @@ def kernels_of(module: ModuleOp) -> list[cuda.KernelOp]:
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_access_asks_for_the_fewest(name: str, machine: str) -> None:
-    """No exception but the boxes of tensor copies, which that instruction is not given otherwise."""
+    """No exception but the boxes of tensor copies, which that instruction is not given otherwise, and what is added to
+    what lies there, by the threads that have it."""
     for kernel in kernels_of(compiled(name, machine)):
         assert FEWEST_SECTORS in kernel.attributes
         accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess | BoxesOp)]
         for op, alignment in product(accesses, cuda.alignments(kernel) if accesses else ()):
-            if isinstance(op, GlobalAccess):
+            if isinstance(op, GlobalAccess) and not is_added(op):
                 assert moved_at(op, kernel, alignment).is_fewest
         for line in beyond_lines(kernel, cuda.ANY_STRIDES):
-            assert line.split(": ", 2)[-1].startswith(BOXES)
+            assert line.split(": ", 2)[-1].startswith((BOXES, ADDED))
 
 
 @pytest.mark.sample(12)
@@ -91,7 +94,7 @@ def test_lines_are_asked_for_once(name: str, machine: str) -> None:
     for kernel in kernels_of(compiled(name, machine)):
         for op in (each for each in kernel.walk() if isinstance(each, cuda.LoadOp | cuda.StoreOp)):
             threads = cuda.threads_at(op, kernel)
-            if lines_of(op, threads) is None:
+            if is_added(op) or lines_of(op, threads) is None:
                 continue
             assert op.staged is not None
             assert op.staged.below.data == EVERYWHERE

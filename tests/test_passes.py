@@ -32,6 +32,7 @@ PASSES = (
     "diagram-raise-scans",
     "diagram-split-orders",
     "diagram-raise-masks",
+    "diagram-raise-scatters",
     "diagram-merge-axes",
     "diagram-split-depths",
     "diagram-distribute-products",

@@ -19,6 +19,7 @@ NAMES = (
     "diagram-expand-laws",
     "diagram-raise-scans",
     "diagram-raise-masks",
+    "diagram-raise-scatters",
     "diagram-merge-axes",
     "diagram-hoist-factors",
     "diagram-bubble-up-reads",
@@ -55,6 +56,7 @@ OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "diagram-bubble-up-reads": {"arrays": ("P",)},
     "diagram-find-ranges": {"axes": ("x",)},
     "diagram-raise-scans": {"sums": ("C",)},
+    "diagram-raise-scatters": {"sums": ("S",)},
     "diagram-transpose-operands": {"operands": ("W",)},
 }
 """What the docstring's example is made with."""

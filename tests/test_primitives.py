@@ -32,6 +32,11 @@ USES = {
     "load_global_if": ("reinterpret_cast<V*>(h2)[t] = load_global_if(reinterpret_cast<const V*>(h) + t, t < 3);"),
     "store_global": "V v; for (auto& x : v.at) x = h[t]; store_global(reinterpret_cast<V*>(h2) + t, v);",
     "store_global_if": "store_global_if(f2 + t, f[t], t < 3);",
+    "add_global_if": (
+        "int* n = reinterpret_cast<int*>(h2); Vec<int, 2> one; one.at[0] = one.at[1] = t; add_global_if(vec<1>(f2), "
+        "pack<1>(f + t), t < 3); add_global_if(vec<4>(f2), pack<4>(f), true); add_global_if(vec<2>(f2), pack<2>(f), "
+        "true); add_global_if(vec<2>(n), one, t < 5);"
+    ),
     "load_shared": "reinterpret_cast<V*>(h2)[t] = load_shared(reinterpret_cast<const V*>(s) + t);",
     "store_shared": "V v; for (auto& x : v.at) x = h[t]; store_shared(reinterpret_cast<V*>(s) + t, v);",
     "barrier_block": "barrier_block();",
@@ -90,6 +95,7 @@ USES = {
     ),
     "advance": "const float* p = f; advance(p, 4 * int64_t(t)); f2[t] = p[0];",
     "kept": "f2[t] = f[kept(t)] + f[kept(int64_t(t))];",
+    "slot_behind": "slot_behind(f2, t, 2)[0] = f[t];",
     "behind": "f2[t] = behind(f, t, 2)[0];",
     "stage_at": "f2[t] = stage_at(s, t * 128)[0];",
     "copy_async_or_now": (

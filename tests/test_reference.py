@@ -36,7 +36,7 @@ def test_the_pages_are_up_to_date(reference: ModuleType) -> None:
 
 
 def test_every_property_has_a_type(reference: ModuleType) -> None:
-    said = "properties: `place` (`#diagram.place`), `padded` (flag, optional), `names` (list of strings, optional)."
+    said = "properties: `padded` (flag, optional), `place` (`#diagram.place`), `names` (list of strings, optional)."
     assert said in reference.pages()["diagram.md"]
     for page in ("diagram.md", "hierarchy.md", "cuda.md"):
         for found in re.findall(r"properties: ([^;\n]*)[;.]", reference.pages()[page]):

@@ -30,6 +30,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 PASS = "hierarchy-split-streams"
 
 REFUSED = {
+    "combine": "no axis of it is streamed",
     "embedding": "a result has axis 'd'",
     "layer_norm": "a result has axis 'i'",
     "rms_norm": "a result has axis 'i'",

@@ -22,6 +22,7 @@ from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.kernel import variant_name
+from treadle.dialects.cuda.transfers import is_added
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, sizes_of
 from treadle.passes.staging.costs import way_costs
 from treadle.runtime.emulator.backend import EmulatorBackend
@@ -64,7 +65,8 @@ def kernels_in(module: ModuleOp) -> list[cuda.KernelOp]:
 
 
 def fragments(kernel: cuda.KernelOp) -> list[GlobalAccess]:
-    return [op for op in kernel.walk() if isinstance(op, cuda.LoadOp | cuda.StoreOp)]
+    """But what is added to what lies there, by the threads that have it."""
+    return [op for op in kernel.walk() if isinstance(op, cuda.LoadOp | cuda.StoreOp) and not is_added(op)]
 
 
 def moved(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int) -> Traffic:

@@ -149,6 +149,17 @@ def _(op: diagram.ReadOp) -> Glyph:
     return Glyph(text, "box", acts, about) if len(text) <= LONGEST else Glyph("read", "box", acts, about, about)
 
 
+@_glyph.register
+def _(op: diagram.ScatterOp) -> Glyph:
+    """Axes that elements keep pass over it; in the box stands where along the others they are added up."""
+    moved = {axis: text for axis, form in op.forms.items() if (text := spelled(form)) != axis}
+    kept = {axis for axis in op.forms if axis not in moved}
+    acts = (*(axis for axis in axes_of(op.operand.type) if axis not in kept), *moved)
+    about = f"added up at {', '.join(f'{axis} = {text}' for axis, text in moved.items())}"
+    text = f"Σ {', '.join(moved.values())}"
+    return Glyph(text, "box", acts, about) if len(text) <= LONGEST else Glyph("Σ at", "box", acts, about, about)
+
+
 @_glyph.register(diagram.CollapseOp)
 @_glyph.register(diagram.ExpandOp)
 def _(op: diagram.CollapseOp | diagram.ExpandOp) -> Glyph:

@@ -34,6 +34,7 @@ from treadle.compiler.lowering.padding import (
     lengths_beside,
     padding_of_kernel,
     placed_of_kernel,
+    sums_of_kernel,
 )
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.compiler.lowering.regrouped import emit_size
@@ -43,7 +44,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import TURNS
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.placed import Scatter
-from treadle.dialects.diagram import ExtentOp, ReadOp
+from treadle.dialects.diagram import ExtentOp, ReadOp, ScatterOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     ArrayEncoding,
@@ -96,6 +97,8 @@ class HostLowering:
                 self._read(op)
             elif isinstance(op, Regrouping):
                 self._regroup(op)
+            elif isinstance(op, ScatterOp):
+                self._scattered(op)
             elif not isinstance(op, func.ReturnOp):
                 self._stay(op)
         self._retype(block)
@@ -229,6 +232,12 @@ class HostLowering:
         Rewriter.insert_op(new, InsertPoint.before(op))
         self._buffer(op.results[0])
 
+    def _scattered(self, op: ScatterOp) -> None:
+        """The kernel that makes the elements has added them to the array with which the sums begin."""
+        if op.init is None or op.operand is not op.init:
+            raise Refusal(op, f"its elements are made by no kernel that adds them up: {self._why_apart(op)}")
+        Rewriter.replace_op(op, [], [op.init])
+
     # -- one kernel --------------------------------------------------------------------------------
 
     def _launch(self, op: KernelOp) -> None:
@@ -238,12 +247,16 @@ class HostLowering:
         padding = padding_of_kernel(op)
         counted = plan_of_explicit(op)
         placed = placed_of_kernel(op, bool(footprint(counted, self.machine).producers))
+        placed |= (sums := sums_of_kernel(op))
         kernel = lower_kernel(plan, counted, self.machine, held, padding, placed)
         parent = self.function.parent
         assert parent is not None
         parent.insert_op_before(kernel, self.function)
         ops: list[Operation] = []
-        results = [self._allocate(output, ops) for output in op.outputs]
+        results = [
+            sums[argument].operand if argument in sums else self._allocate(output, ops)
+            for argument, output in zip(op.destinations, op.outputs, strict=True)
+        ]
         given = list(zip(op.body.block.args, op.inputs, strict=False))
         inputs = [placed[argument].operand if argument in placed else value for argument, value in given]
         entries = entries_beside(placed)
@@ -258,8 +271,9 @@ class HostLowering:
         launch.location = op.location
         Rewriter.insert_op([*ops, launch], InsertPoint.before(op))
         for old, new in zip(op.outputs, results, strict=True):
-            new.name_hint = old.name_hint
-            self.arrays[new] = old.type
+            if new not in self.arrays:
+                new.name_hint = old.name_hint
+                self.arrays[new] = old.type
             old.replace_all_uses_with(new)
         Rewriter.erase_op(op)
 

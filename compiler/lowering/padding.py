@@ -9,14 +9,16 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC
-from treadle.dialects.diagram.padding import Inside, Scattered, padded_read, padding_of, scattered_read
+from treadle.dialects.diagram.padding import Inside, Scattered, padded_read, padding_of, scattered_read, scattered_sum
 from treadle.dialects.hierarchy import KernelOp, LoadOp
 
 
 def padding_of_kernel(kernel: KernelOp) -> dict[SSAValue, list[Inside]]:
-    """Where each array that a kernel is given as a view may leave its own."""
+    """Where each array that a kernel is given as a view may leave its own, and what it scatters the array to which it
+    is added."""
     given = zip(kernel.body.block.args, kernel.inputs, strict=False)
-    return {argument: padding for argument, value in given if (padding := padding_of(value))}
+    found = {argument: padding for argument, value in given if (padding := padding_of(value))}
+    return found | {argument: [*each.inside] for argument, each in sums_of_kernel(kernel).items() if each.inside}
 
 
 def lengths_beside(padding: Mapping[SSAValue, Iterable[Inside]], axes: Iterable[str]) -> list[str]:
@@ -36,6 +38,12 @@ def placed_of_kernel(kernel: KernelOp, by_boxes: bool) -> dict[SSAValue, Scatter
         elif by_boxes and is_multiplied(argument) and (padded := padded_read(value)) is not None:
             found[argument] = padded
     return found
+
+
+def sums_of_kernel(kernel: KernelOp) -> dict[SSAValue, Scattered]:
+    """The arrays to which a kernel adds what it scatters, by the arguments to which it would save that."""
+    saved = zip(kernel.destinations, kernel.outputs, strict=True)
+    return {argument: each for argument, output in saved if (each := scattered_sum(output)) is not None}
 
 
 def is_multiplied(argument: SSAValue) -> bool:

@@ -47,11 +47,16 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
 
 def lower_save(lowering: KernelLowering, op: SaveOp) -> None:
     axes = axes_of(op.value.type)
-    destination = lowering.scalar(op.destination)
+    destination, scatter = lowering.scalar(op.destination), lowering.scattered.get(op.destination)
     value = fragment_of(lowering, op.value, lowering.layouts.of(op.value))
     value = present(lowering, op.value, value, lowering.layouts.of(op.value), 0)
     offsets = [lowering.offset(axis) for axis in axes]
     bounds = lowering.bounds(axes)
+    if scatter is not None:
+        inside = lowering.padding_of(op.destination)
+        store = lowering.emit(cuda.StoreOp(value, destination, offsets, bounds, padding=inside, scatter=scatter))
+        store.location, store.partial = op.location, lowering.partial_mark(bounds)
+        return
     if _is_scattered(lowering, op.value, layout_of(value.type), destination.type):
         value = _gather(lowering, op.value, value)
     if is_shared(value.type):

@@ -43,6 +43,7 @@ GRID = Bounds("blocks", 1, 2**31 - 1, "the hardware takes no larger grid")
 
 FLOAT = Bounds("results a clock of one multiprocessor", 8, 1024, "GPUs make 64 to 128")
 SPECIAL = Bounds("results a clock of one multiprocessor", 1, 256, "GPUs make 16")
+ADDITIONS = Bounds("atomic additions at one address, a clock", 0.01, 64, "GPUs make about one")
 TENSOR = Bounds("FLOP a clock of one multiprocessor", 32, 131_072, "GPUs make 512 to 16384")
 PART = Bounds(
     "a part of the rates of rates.tensor", 0.05, 1, "warpgroups reach all of it, single warps about 0.6 or all"

@@ -173,6 +173,7 @@ def _rates(table: Table) -> Rates:
             if format in ("f16", "bf16", "tf32") or tensor.has(format)
         },
         single_warps=table.number("single_warps", bounds.PART) if table.has("single_warps") else 1.0,
+        additions=table.number("additions", bounds.ADDITIONS) if table.has("additions") else 1.0,
     )
     tensor.close()
     table.close()

@@ -73,6 +73,9 @@ class Rates:
     """FLOP of dense products, by the format of the operands."""
     single_warps: float = 1.0
     """The part of those rates that products of single warps reach, where warpgroups reach all of it."""
+    additions: float = 1.0
+    """Atomic additions at one address of device memory, of the whole machine: "one operation per clock" (NVIDIA Kepler
+    GK110 white paper, 2012). No later paper states another number, so that a file need not."""
 
     def products(self, format: str) -> float:
         """FLOP of dense products of operands in a format. Tensor cores that lack 8-bit formats multiply such operands
@@ -183,7 +186,7 @@ class Machine:
         tensor = {format: rate / (self.sms * (loaded or lasting.clock)) for format, rate in found.tensor.items()}
         special = rates.special if found.special is None else found.special / (self.sms * lasting.clock)
         single_warps = found.single_warps or rates.single_warps
-        per_clock = Rates(rates.float, special, {**rates.tensor, **tensor}, single_warps)
+        per_clock = Rates(rates.float, special, {**rates.tensor, **tensor}, single_warps, rates.additions)
         launch = found.launch or self.launch
         return replace(
             lasting,

@@ -40,6 +40,8 @@ def write_machine(module: ModuleOp, machine: Machine) -> None:
         data["levels"][name] = {key: value for key, value in level.items() if key != "name" and value not in (0, inf)}
     for name in OF_SUSTAINED:
         del data[name]
+    if machine.rates.additions == 1:
+        del data["rates"]["additions"]
     if not machine.gpcs:
         del data["gpcs"]
     data["sustained"] = {key: value for key, value in data["sustained"].items() if value}

@@ -59,6 +59,7 @@ _HELPERS = frozenset(
         _PRELUDE,
         "eight_bit",
         "word",
+        "add_words",
         "store_word",
         "shared_address",
         "as_register",

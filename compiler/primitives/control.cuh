@@ -17,6 +17,14 @@ __device__ __forceinline__ const T* behind(const T* p, int count, int64_t stride
   return reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(p) + uint32_t(count) * bytes);
 }
 
+// primitive: slot_behind
+// As `behind`, where something is added.
+template <class T>
+__device__ __forceinline__ T* slot_behind(T* p, int count, int64_t stride) {
+  const uint64_t bytes = uint64_t(stride) * sizeof(T);
+  return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(p) + uint32_t(count) * bytes);
+}
+
 // primitive: pack
 // N elements of an array, as what moves at once.
 template <int N, class T>

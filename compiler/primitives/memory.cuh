@@ -103,6 +103,45 @@ __device__ __forceinline__ void store_global_if(T* p, T value, bool valid AND_LI
 #endif
 }
 
+// primitive: add_words
+#ifndef TREADLE_EMULATOR
+// Vectors of floats are added by one instruction from sm_90 on. PTX ISA 9.7.13, red.
+template <int N>
+__device__ __forceinline__ void add_words(float* p, const Vec<float, N>& value) {
+  const size_t at = __cvta_generic_to_global(p);
+#if __CUDA_ARCH__ >= 900
+  if constexpr (N == 4) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(value.at[0]),
+                 "f"(value.at[1]), "f"(value.at[2]), "f"(value.at[3])
+                 : "memory");
+  } else if constexpr (N == 2) {
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(value.at[0]), "f"(value.at[1])
+                 : "memory");
+  } else
+#endif
+    UNROLL for (int i = 0; i < N; ++i)
+      asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(at + i * sizeof(float)), "f"(value.at[i]) : "memory");
+}
+template <int N>
+__device__ __forceinline__ void add_words(int* p, const Vec<int, N>& value) {
+  const size_t at = __cvta_generic_to_global(p);
+  UNROLL for (int i = 0; i < N; ++i)
+    asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(at + i * sizeof(int)), "r"(value.at[i]) : "memory");
+}
+#endif
+
+// primitive: add_global_if; needs: add_words
+// Adds each element, where valid, to one in global memory, whoever else adds there: in no order, and to what another
+// launch left there. Floats below 2^-126 count as zeros. Every lane calls it. PTX ISA 9.7.13, red.
+template <class T, int N>
+__device__ __forceinline__ void add_global_if(Vec<T, N>* p, Vec<T, N> value, bool valid AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (valid) add_words(reinterpret_cast<T*>(p), value);
+#else
+  emu::add_global_if(p, value, valid, line);
+#endif
+}
+
 // primitive: load_shared; needs: word
 // One load from shared memory. PTX ISA 9.7.9, ld.
 template <class T>

@@ -12,7 +12,7 @@ from treadle.compiler.printer.addresses import AddressPrinter, bounds_of, inside
 from treadle.compiler.printer.copies import CopyPrinter
 from treadle.compiler.printer.indices import Loop, add, coordinate, place_in_thread, replicas, subscripts, thread_terms
 from treadle.compiler.printer.running_copies import RunningPrinter
-from treadle.compiler.printer.scalars import term
+from treadle.compiler.printer.scalars import bare, term
 from treadle.compiler.printer.scattered import Scattered, axes_asked
 from treadle.compiler.printer.staged import StagedPrinter
 from treadle.compiler.printer.writer import KernelWriter
@@ -85,6 +85,8 @@ class AccessPrinter:
         kernel, layout = self.kernel, layout_of(op.value.type)
         loops, step, fragment = self._vector_loops(layout, op, kernel.values[op.value])
         indices = self._indices(layout, loops, step, op.value.type)
+        if op.place is not None:
+            return self._add_fragment(op, loops, step, fragment, indices)
         valid = self._valid_fragment(op, layout, loops, step, indices)
         tests = [test for test in (replicas(layout), valid) if test is not None]
         place = f"{kernel.call('vec')}<width>({self.addresses.where(op, indices)})"
@@ -94,6 +96,24 @@ class AccessPrinter:
         else:
             statement = f"{kernel.call('store_global')}({place}, {value});"
         self._vector_nest(loops, step, [statement])
+
+    def _add_fragment(
+        self,
+        op: cuda.StoreOp,
+        loops: list[Loop],
+        step: Loop | None,
+        fragment: str,
+        indices: dict[str, str],
+    ) -> None:
+        """Each thread adds what it holds where that lies; of copies, the first."""
+        kernel, asked, copies = self.kernel, axes_asked(op), replicas(layout_of(op.value.type))
+        found = Scattered(kernel, self.addresses, op, indices)
+        first = [copies] if copies is not None else []
+        statements = found.find([*first, *self.addresses.tests(op, indices, asked)])
+        place = f"{kernel.call('vec')}<width>({found.where(together=False)})"
+        tests = [*found.tests, *self.addresses.tests(op, indices, {*axes_of(op.piece_type)} - asked)]
+        value, valid = f"{kernel.call('pack')}<width>({fragment})", bare(" && ".join(tests) or "true")
+        self._vector_nest(loops, step, [*statements, f"{kernel.call('add_global_if')}({place}, {value}, {valid});"])
 
     def _vector_loops(self, layout: LayoutAttr, op: GlobalAccess, name: str) -> tuple[list[Loop], Loop | None, str]:
         """Loops over a fragment for vector access: the innermost mode goes in steps of `width`. Gives the loops, that

@@ -26,7 +26,7 @@ def _to_store(value: SSAValue) -> Iterator[Operation]:
     if len(users) != 1 or users[0].parent is not _block_of(value):
         return
     match users[0]:
-        case cuda.StoreOp() as store if store.value is value and store.staged is None:
+        case cuda.StoreOp() as store if store.value is value and store.staged is None and store.place is None:
             yield store
         case CastOp() as cast if layout_of(cast.result.type) == layout_of(value.type):
             behind = tuple(_to_store(cast.result))

@@ -1,4 +1,4 @@
-"""Print reads of arrays whose elements lie where data say: entries first, then addresses."""
+"""Print accesses to arrays whose elements lie where data say: entries first, then addresses."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class Scattered:
         rest = {axis: form for axis, form in self.op.forms.items() if axis not in alone}
         place = f"&{self.kernel.values[buffer]}[{self._offset(rest, strides)}]"
         for axis, entry in alone.items():
-            place = f"{self.kernel.call('behind')}({place}, {self.names[entry]}, {strides[axis]})"
+            behind = "slot_behind" if isinstance(self.op, cuda.StoreOp) else "behind"
+            place = f"{self.kernel.call(behind)}({place}, {self.names[entry]}, {strides[axis]})"
         return place
 
     def coordinates(self) -> list[str]:

@@ -28,6 +28,8 @@ from treadle.dialects.cuda.accesses import (
 )
 from treadle.dialects.cuda.placed import Bounds, Padding, Scatter, place_operands
 from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
+from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.scatter import SUMS
 from treadle.dialects.syntax import parse_conversion_types
 
 IN_VECTORS = "in_vectors"
@@ -218,10 +220,14 @@ class LoadOp(GlobalAccess):
 @irdl_op_definition
 class StoreOp(GlobalAccess):
     """Each thread stores its elements of a tile to device memory; copies and what lies outside are not written. With
-    `through`, by way of a tile in shared memory where rows are aligned to less than `#cuda.staged` says.
+    `through`, by way of a tile in shared memory where rows are aligned to less than `#cuda.staged` says. Where elements
+    lie `at` others' positions, several may lie at one: then each is added there, at once (`red`, PTX ISA 9.7.13), to
+    what another launch has written. Such additions are in no order, and what they leave is read by later launches only.
 
     ```
     cuda.store %o into %O[%q0, %zero] bounds [q < %q] widths [2, 1] : !o, !O
+    cuda.store %v into %R[%t0, %zero] at "table[t], c" with (table = %table : !T) bounds [t < %t]
+        inside "table[t]" of [%r] : !v, !R
     ```
     """
 
@@ -239,21 +245,22 @@ class StoreOp(GlobalAccess):
         widths: Iterable[int] | None = None,
         begins: Bounds = (),
         padding: Padding = (),
+        scatter: Scatter | None = None,
     ):
         super().__init__(
             operands=[
                 value,
                 destination,
                 offsets,
-                *place_operands(bounds, begins, padding),
+                *place_operands(bounds, begins, padding, scatter),
             ],
-            properties=access_properties(bounds, begins, widths, padding),
+            properties=access_properties(bounds, begins, widths, padding, scatter),
         )
 
     def verify_(self) -> None:
         check_fragment(self.value.type, "the value")
-        if self.place is not None:
-            raise VerifyException("only what is read is scattered")
+        if self.place is not None and (str(format_of(self.value.type)) not in SUMS or self.staged is not None):
+            raise VerifyException("what is scattered is added, in f32 or i32, by the threads that have it")
         self.check_fragment_access(self.destination.type, self.value.type)
 
     @classmethod
@@ -275,6 +282,7 @@ class StoreOp(GlobalAccess):
             access.widths,
             begins,
             padding,
+            access.scatter,
         )
         return access.marked(op)
 
@@ -286,6 +294,11 @@ class StoreOp(GlobalAccess):
         self.print_tail(printer)
         printer.print_string(" : ")
         printer.print_list((self.value.type, self.destination.type), printer.print_attribute)
+
+
+def is_added(op: GlobalAccess) -> bool:
+    """Whether an access adds elements to what lies there."""
+    return isinstance(op, StoreOp) and op.place is not None
 
 
 def buffer_of(op: GlobalAccess) -> SSAValue:

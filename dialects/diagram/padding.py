@@ -10,7 +10,9 @@ from xdsl.ir import Block, SSAValue
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.condition import Entry, Linear, axis_in, divisor_in, spelled
 from treadle.dialects.diagram.place import PlaceAttr, composed, divisors_in, entries_in
+from treadle.dialects.diagram.placed import PlacedOperation
 from treadle.dialects.diagram.read import ReadOp
+from treadle.dialects.diagram.scatter import ScatterOp
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,28 @@ def scattered_read(value: SSAValue) -> Scattered | None:
     return None
 
 
+def scatter_of(value: SSAValue) -> ScatterOp | None:
+    """The operation that adds up the elements of an array, to another one, which kernels make for nothing else."""
+    users = [use.operation for use in value.uses]
+    only = users[0] if len(users) == 1 else None
+    return only if isinstance(only, ScatterOp) and only.operand is value and only.init is not None else None
+
+
+def scattered_sum(value: SSAValue) -> Scattered | None:
+    """Where the elements of an array are added up, if they are."""
+    if (op := scatter_of(value)) is None or op.init is None:
+        return None
+    places = {axis: Linear({axis: 1}) for axis in axes_of(value.type)}
+    sizes = sizes_of(op.result.type)
+    inside = dict.fromkeys(
+        (
+            *_of_entries(op, places, is_whole=False),
+            *(Inside(form, along, sizes[along]) for along, form in op.outside.items()),
+        )
+    )
+    return Scattered(op.init, op.place.forms, op.named, tuple(inside))
+
+
 def padded_read(value: SSAValue) -> Scattered | None:
     """How an array that is a view lies in its own, which it may leave, as if its elements were scattered there: what is
     outside is so by its positions alone. None if it does not leave, if elements stand for several neighbours, or if it
@@ -95,12 +119,13 @@ def padded_read(value: SSAValue) -> Scattered | None:
     return Scattered(value, tuple(places.values()), {}, tuple(inside)) if inside else None
 
 
-def _of_entries(op: ReadOp, places: Mapping[str, Linear], is_whole: bool) -> Iterator[Inside]:
+def _of_entries(op: PlacedOperation, places: Mapping[str, Linear], is_whole: bool) -> Iterator[Inside]:
     for entry in entries_in(op.place.forms):
         sizes = sizes_of(op.named[entry.name].type)
         for along, form in op.entry_forms(entry).items():
             whole = composed(form, places)
-            if whole != Linear({along: 1}) and not (is_whole and _is_told(op, along, form)):
+            is_told = is_whole and isinstance(op, ReadOp) and _is_told(op, along, form)
+            if whole != Linear({along: 1}) and not is_told:
                 yield Inside(whole, along, sizes[along])
 
 

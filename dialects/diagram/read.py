@@ -11,10 +11,8 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_prop_def,
-    prop_def,
     result_def,
     traits_def,
-    var_operand_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -31,8 +29,8 @@ from treadle.dialects.diagram.array import (
     sizes_of,
 )
 from treadle.dialects.diagram.collapse import Regrouping
-from treadle.dialects.diagram.condition import Entry, Linear, Term, divisor_in, quotient, remainder
-from treadle.dialects.diagram.operation import DiagramOperation, quote
+from treadle.dialects.diagram.condition import Linear, Term, divisor_in, quotient, remainder
+from treadle.dialects.diagram.operation import quote
 from treadle.dialects.diagram.place import (
     PlaceAttr,
     axes_of_forms,
@@ -42,18 +40,16 @@ from treadle.dialects.diagram.place import (
     covering_steps,
     divisors_in,
     entries_in,
-    is_scattered,
     largest_fit,
-    least,
     reach,
     whole_steps,
-    within_remainder,
 )
+from treadle.dialects.diagram.placed import PlacedOperation
 from treadle.dialects.syntax import parse_attributes, parse_inputs, print_inputs, print_types
 
 
 @irdl_op_definition
-class ReadOp(DiagramOperation):
+class ReadOp(PlacedOperation):
     """Read an array at other positions: `at` says for each axis of the operand where, over the axes of the result.
     Windows, strides, dilations, diagonals and transposes are affine places. Nothing is copied: the result is the
     operand's memory with other strides.
@@ -86,10 +82,7 @@ class ReadOp(DiagramOperation):
     name = "diagram.read"
 
     operand = operand_def()
-    inputs = var_operand_def()
-    place = prop_def(PlaceAttr)
     padded = opt_prop_def(UnitAttr)
-    names = opt_prop_def(ArrayAttr[StringAttr])
     result = result_def()
 
     traits = traits_def(Pure())
@@ -111,19 +104,12 @@ class ReadOp(DiagramOperation):
         super().__init__(operands=[operand, list(inputs.values())], properties=properties, result_types=[result_type])
 
     @property
-    def named(self) -> dict[str, SSAValue]:
-        """The arrays of entries, by the names that the place gives them."""
-        names = () if self.names is None else self.names
-        return {name.data: value for name, value in zip(names, self.inputs, strict=True)}
+    def whole(self) -> SSAValue:
+        return self.operand
 
     @property
-    def is_scattered(self) -> bool:
-        """Whether its elements have no strides, one for each axis: data say where they are, or remainders do."""
-        return is_scattered(self.place.forms)
-
-    def entry_forms(self, entry: Entry) -> dict[str, Linear]:
-        """The position of an entry along each axis of its array."""
-        return dict(zip(axes_of(self.named[entry.name].type), entry.places, strict=True))
+    def part(self) -> SSAValue:
+        return self.result
 
     @property
     def is_padded(self) -> bool:
@@ -132,22 +118,7 @@ class ReadOp(DiagramOperation):
     @property
     def leaving(self) -> dict[str, Linear]:
         """The positions that may lie outside of the operand, by the axes of which."""
-        return {along: form for along, form in self.forms.items() if self.is_padded and not self._is_within(along)}
-
-    def _is_within(self, along: str) -> bool:
-        """Whether no position along an axis of the operand lies outside, whatever the size of a symbolic axis."""
-        form, sizes, length = self.forms[along], sizes_of(self.result.type), sizes_of(self.operand.type)[along]
-        if form == Linear({along: 1}):
-            return True
-        if divisors_in([form]) or is_scattered([form]):
-            return within_remainder(form, length)
-        is_known = length >= 0 and all(sizes[str(axis)] > 0 for axis in form.terms)
-        return is_known and least(form, sizes) >= 0 and reach(form, sizes) <= length
-
-    @property
-    def forms(self) -> dict[str, Linear]:
-        """The position along each axis of the operand."""
-        return dict(zip(axes_of(self.operand.type), self.place.forms, strict=True))
+        return self.outside if self.is_padded else {}
 
     def fitting(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Sizes that `sizes` lacks: static ones, and of the result's axes the largest that fit."""
@@ -249,7 +220,10 @@ class ReadOp(DiagramOperation):
             raise VerifyException(f"a read keeps the format: {format_of(self.operand.type)}")
         sizes, lengths = sizes_of(self.result.type), sizes_of(self.operand.type)
         check_quotients(self.place)
-        self._check_entries(target)
+        self.check_entries(target)
+        for name, value in self.named.items():
+            if isinstance(value.owner, ReadOp) and value.owner.is_padded:
+                raise VerifyException(f"input '{name}' is a padded read: read the array itself")
         if isinstance(inner := self.operand.owner, ReadOp):
             if divisors_in(inner.place.forms) and not inner.is_scattered:
                 raise VerifyException("it reads what a read at quotients gives: read the array itself")
@@ -273,26 +247,6 @@ class ReadOp(DiagramOperation):
                 raise VerifyException(
                     f"it reads up to {reach(form, sizes) - 1} along '{along}', which has {lengths[along]}"
                 )
-
-    def _check_entries(self, target: Sequence[str]) -> None:
-        """That arrays of entries are named, and read as they are."""
-        names, entries = [*self.named], entries_in(self.place.forms)
-        if clash := [name for name in names if name in target or names.count(name) > 1]:
-            raise VerifyException(f"input '{clash[0]}' has the name of another input, or of an axis")
-        if unused := [name for name in names if name not in {entry.name for entry in entries}]:
-            raise VerifyException(f"input '{unused[0]}' does not appear in the place")
-        for entry in entries:
-            value = self.named.get(entry.name)
-            if value is None:
-                raise VerifyException(f"'{entry}' reads no input: name it after 'with'")
-            check_array(value.type, f"input '{entry.name}'")
-            if str(format_of(value.type)) != "i32":
-                raise VerifyException(f"input '{entry.name}' of a place has elements {format_of(value.type)}, not i32")
-            if len(entry.places) != len(axes_of(value.type)):
-                axes = quote(axes_of(value.type))
-                raise VerifyException(f"'{entry}' has {len(entry.places)} positions for the axes {axes} of its array")
-            if isinstance(value.owner, ReadOp) and value.owner.is_padded:
-                raise VerifyException(f"input '{entry.name}' is a padded read: read the array itself")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

@@ -26,7 +26,7 @@ Theory: arXiv 2412.03317, sections 3 and 4.
 
 from xdsl.ir import Dialect
 
-from treadle.dialects.hierarchy.kernel import KernelOp, given_for
+from treadle.dialects.hierarchy.kernel import KernelOp, given_for, saved_as
 from treadle.dialects.hierarchy.pieces import LoadOp, PieceOp, SaveOp
 from treadle.dialects.hierarchy.schedule import PartitionAttr, ScheduleAttr, StepAttr
 from treadle.dialects.hierarchy.select import SelectOp
@@ -55,4 +55,5 @@ __all__ = [
     "StreamOp",
     "YieldOp",
     "given_for",
+    "saved_as",
 ]

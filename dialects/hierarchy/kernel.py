@@ -214,6 +214,14 @@ def given_for(value: SSAValue) -> SSAValue | None:
     return kernel.inputs[value.index] if value.index < len(kernel.inputs) else None
 
 
+def saved_as(value: SSAValue) -> SSAValue | None:
+    """The result of a kernel that it saves to an argument; None for what is no such argument."""
+    kernel = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(kernel, KernelOp) or not isinstance(value, BlockArgument):
+        return None
+    return kernel.outputs[value.index - len(kernel.inputs)] if value.index >= len(kernel.inputs) else None
+
+
 def _axes_text(arrays: Sequence[Mapping[str, int]]) -> str:
     """`[q = ?, d = 64], [q = ?]`"""
     return ", ".join(

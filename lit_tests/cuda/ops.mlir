@@ -218,3 +218,19 @@ cuda.kernel @scattered (%P: !P, %n: !n, %q: index, %p: index) threads 128 shared
   %zero = arith.constant 0 : index
   cuda.copy async %P[%block, %zero] into %Q_shared at "n[q // 4], q % 4, d" with (n = %n : !n) bounds [q < %q] inside "n[q // 4]" of [%p] : !P, !Qs
 }
+
+// What is added where data say.
+
+!sum = memref<?x64xf32, strided<[?, 1], offset: ?>, #diagram.array<[r, d], level = device>>
+!entry = memref<?xi32, strided<[1], offset: ?>, #diagram.array<[t], level = device>>
+!row = tensor<1x64xf32, #diagram.array<[t, d], level = register, layout = #cuda.layout<register = [d:2:1], lane = [d:32:2], warp = []>>>
+
+// CHECK-LABEL: cuda.kernel @added
+// CHECK: cuda.store %zeros into %S[%block, %zero] at "n[t], d" with (n = %n : memref<?xi32, strided<[1], offset: ?>, #diagram.array<[t], level = device>>) inside "n[t]" of [%r] widths [2, 1] : tensor<1x64xf32, {{.*}}, memref<?x64xf32,
+// GENERIC: "cuda.store"(%zeros, %S, %block, %zero, %r, %n) <{bounds = [], inside = #diagram.place<"n[t]">, place = #diagram.place<"n[t], d">, names = ["n"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 1, 1>}>
+cuda.kernel @added (%S: !sum, %n: !entry, %r: index) threads 32 shared 0 {
+  %block = cuda.block_index
+  %zero = arith.constant 0 : index
+  %zeros = diagram.fill 0.0 : f32 -> !row
+  cuda.store %zeros into %S[%block, %zero] at "n[t], d" with (n = %n : !entry) inside "n[t]" of [%r] widths [2, 1] : !row, !sum
+}

@@ -907,3 +907,43 @@ func.func @f(%S: tensor<4x8xf32, #diagram.array<[q, x]>>) -> tensor<4x8xf32, #di
   }
   func.return %T : tensor<4x8xf32, #diagram.array<[q, x]>>
 }
+
+// -----
+
+// CHECK: f16 is added up in f32: both are f32, or both i32; cast before, or after
+func.func @f(%X: tensor<4x8xf16, #diagram.array<[t, c]>>, %n: tensor<4xi32, #diagram.array<[t]>>) -> tensor<9x8xf32, #diagram.array<[r, c]>> {
+  %S = diagram.scatter %X at "n[t], c" with (n = %n : tensor<4xi32, #diagram.array<[t]>>) : tensor<4x8xf16, #diagram.array<[t, c]>> -> tensor<9x8xf32, #diagram.array<[r, c]>>
+  func.return %S : tensor<9x8xf32, #diagram.array<[r, c]>>
+}
+
+// -----
+
+// CHECK: 1 positions for the 2 axes of the result ('r', 'c')
+func.func @f(%X: tensor<4x8xf32, #diagram.array<[t, c]>>, %n: tensor<4xi32, #diagram.array<[t]>>) -> tensor<9x8xf32, #diagram.array<[r, c]>> {
+  %S = diagram.scatter %X at "n[t]" with (n = %n : tensor<4xi32, #diagram.array<[t]>>) : tensor<4x8xf32, #diagram.array<[t, c]>> -> tensor<9x8xf32, #diagram.array<[r, c]>>
+  func.return %S : tensor<9x8xf32, #diagram.array<[r, c]>>
+}
+
+// -----
+
+// CHECK: 'r' is no axis of the operand ('t', 'c')
+func.func @f(%X: tensor<4x8xf32, #diagram.array<[t, c]>>, %n: tensor<4xi32, #diagram.array<[t]>>) -> tensor<9x8xf32, #diagram.array<[r, c]>> {
+  %S = diagram.scatter %X at "n[r], c" with (n = %n : tensor<4xi32, #diagram.array<[t]>>) : tensor<4x8xf32, #diagram.array<[t, c]>> -> tensor<9x8xf32, #diagram.array<[r, c]>>
+  func.return %S : tensor<9x8xf32, #diagram.array<[r, c]>>
+}
+
+// -----
+
+// CHECK: input 'n' of a place has elements f32, not i32
+func.func @f(%X: tensor<4x8xf32, #diagram.array<[t, c]>>, %n: tensor<4xf32, #diagram.array<[t]>>) -> tensor<9x8xf32, #diagram.array<[r, c]>> {
+  %S = diagram.scatter %X at "n[t], c" with (n = %n : tensor<4xf32, #diagram.array<[t]>>) : tensor<4x8xf32, #diagram.array<[t, c]>> -> tensor<9x8xf32, #diagram.array<[r, c]>>
+  func.return %S : tensor<9x8xf32, #diagram.array<[r, c]>>
+}
+
+// -----
+
+// CHECK: 'into' has type tensor<9xf32, #diagram.array<[r]>>, the result has tensor<9x8xf32, #diagram.array<[r, c]>>
+func.func @f(%X: tensor<4x8xf32, #diagram.array<[t, c]>>, %n: tensor<4xi32, #diagram.array<[t]>>, %A: tensor<9xf32, #diagram.array<[r]>>) -> tensor<9x8xf32, #diagram.array<[r, c]>> {
+  %S = "diagram.scatter"(%X, %A, %n) <{place = #diagram.place<"n[t], c">, names = ["n"], operandSegmentSizes = array<i32: 1, 1, 1>}> : (tensor<4x8xf32, #diagram.array<[t, c]>>, tensor<9xf32, #diagram.array<[r]>>, tensor<4xi32, #diagram.array<[t]>>) -> tensor<9x8xf32, #diagram.array<[r, c]>>
+  func.return %S : tensor<9x8xf32, #diagram.array<[r, c]>>
+}

@@ -304,3 +304,16 @@ func.func @regrouped(%K: tensor<?x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor
   %all = diagram.collapse %again [x, y, d] as z : tensor<?x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<?xf32, #diagram.array<[z]>>
   func.return %all : tensor<?xf32, #diagram.array<[z]>>
 }
+
+// Elements that are added up where data say, to zeros, and to an array.
+
+// CHECK-LABEL: func.func @scatter
+// CHECK-NEXT: %S = diagram.scatter %X at "n[t, r % 4], c" with (n = %n : tensor<?x?xi32, #diagram.array<[t, m]>>) {note = "kept"} : tensor<?x?x?xf32, #diagram.array<[t, r, c]>> -> tensor<?x?xf32, #diagram.array<[p, c]>>
+// CHECK-NEXT: %T = diagram.scatter %X at "2 * t + r, c" into %S : tensor<?x?x?xf32, #diagram.array<[t, r, c]>> -> tensor<?x?xf32, #diagram.array<[p, c]>>
+// GENERIC: %S = "diagram.scatter"(%X, %n) <{place = #diagram.place<"n[t, r % 4], c">, names = ["n"], operandSegmentSizes = array<i32: 1, 0, 1>}> {note = "kept"} :
+// GENERIC-NEXT: %T = "diagram.scatter"(%X, %S) <{place = #diagram.place<"2 * t + r, c">, operandSegmentSizes = array<i32: 1, 1, 0>}> :
+func.func @scatter(%X: tensor<?x?x?xf32, #diagram.array<[t, r, c]>>, %n: tensor<?x?xi32, #diagram.array<[t, m]>>) -> tensor<?x?xf32, #diagram.array<[p, c]>> {
+  %S = diagram.scatter %X at "n[t, r % 4], c" with (n = %n : tensor<?x?xi32, #diagram.array<[t, m]>>) {note = "kept"} : tensor<?x?x?xf32, #diagram.array<[t, r, c]>> -> tensor<?x?xf32, #diagram.array<[p, c]>>
+  %T = diagram.scatter %X at "2 * t + r, c" into %S : tensor<?x?x?xf32, #diagram.array<[t, r, c]>> -> tensor<?x?xf32, #diagram.array<[p, c]>>
+  func.return %T : tensor<?x?xf32, #diagram.array<[p, c]>>
+}

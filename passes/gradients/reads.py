@@ -2,7 +2,8 @@
 
 What was read at j by `y[i, k] = x[i + k]` is solved for the longest axis, so that the adjoint is a read again, with
 zeros around what it reads: `dx[j] = sum over k of dy[j - k, k]`. Where positions step over that axis (`x[2 i + k]`), it
-is read with zeros between its elements. Positions that no axis solves are conditions: of a diagonal, `m == n`. What
+is read with zeros between its elements. What is read where data or remainders say is scattered back
+(`gradients/scattered.py`). Positions that no axis solves are conditions: of a diagonal, `m == n`. What
 counts for a block of positions (`y[i] = x[i // 16]`) gets the sum over these: `dx[j] = sum over r of dy[16 j + r]`."""
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from treadle.passes.expressions.scalars import Leaf, convert
 from treadle.passes.gradients.backward import Backward, is_argument
 from treadle.passes.gradients.presence import conditions
 from treadle.passes.gradients.rereading import Move, Rereading
+from treadle.passes.gradients.scattered import scattered_read
 
 MOST_GAPS = 3
 """The longest step at which an axis is read with zeros between its elements: so many times the elements."""
@@ -34,8 +36,7 @@ def read(op: ReadOp, cotangent: SSAValue, backward: Backward) -> None:
     if conditions(op.operand, backward.laws):
         raise Refusal(op, "it reads an array of which elements are absent: no gradient of that is known")
     if op.is_scattered:
-        why = "sums scattered where entries say" if op.inputs else "what positions share a remainder"
-        raise Refusal(op, f"it reads at '{op.place.text.data}', whose gradient is {why}: no law for that is known")
+        return scattered_read(op, cotangent, backward)
     backward.note(op.result, "the adjoint of a read adds up what was read at a position", f"at {op.place.text.data}")
     sizes, target, hint = sizes_of(op.operand.type), sizes_of(op.result.type), backward.hint(op.operand)
     blocks = _blocks(op, backward)
@@ -60,7 +61,7 @@ def read(op: ReadOp, cotangent: SSAValue, backward: Backward) -> None:
     if over := [axis for axis in over if axis in axes_of(terms.type)]:
         kept = {axis: size for axis, size in sizes.items() if axis in axes_of(terms.type)}
         terms = backward.write(ReduceOp("add", terms, over, array_type(f32, kept)), hint)
-    backward.add(op.operand, backward.spread(terms, op.operand))
+    return backward.add(op.operand, backward.spread(terms, op.operand))
 
 
 @dataclass(frozen=True)

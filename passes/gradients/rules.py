@@ -19,6 +19,7 @@ from treadle.dialects.diagram import (
     ReadOp,
     ReduceOp,
     ScanOp,
+    ScatterOp,
     WhereOp,
 )
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
@@ -41,6 +42,7 @@ from treadle.passes.gradients.backward import Backward, is_argument
 from treadle.passes.gradients.laws import is_float, law_of
 from treadle.passes.gradients.presence import Asked, conditions, vanishing
 from treadle.passes.gradients.reads import read
+from treadle.passes.gradients.scattered import scatter
 
 Rule: TypeAlias = Callable[[Any, SSAValue, Backward], None]
 """From an operation and the cotangent of its result; it adds to those of the operands."""
@@ -243,6 +245,7 @@ RULES: dict[type[Operation], Rule] = {
     CastOp: cast_rule,
     WhereOp: where,
     ReadOp: read,
+    ScatterOp: scatter,
     CollapseOp: regroup,
     ExpandOp: regroup,
 }

@@ -23,6 +23,7 @@ from treadle.dialects.diagram import (
     ReadOp,
     ReduceOp,
     ScanOp,
+    ScatterOp,
 )
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.collapse import Regrouping
@@ -37,6 +38,7 @@ from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
 from treadle.passes.kernels.phases import phases_of, phases_reached
 from treadle.passes.kernels.roles import Refusal, Roles, must_hold_rows, roles_of
+from treadle.passes.kernels.scattered import must_follow
 from treadle.passes.kernels.select_again import select_again
 from treadle.passes.kernels.spread import made_for_each, spread_axes
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
@@ -433,11 +435,20 @@ class Clusters:
         may take wide roles."""
         if (through := self.flow.way_back(ops, self.members)) is not None:
             return "not convex", f"a value would leave for {through.name} and come back"
+        if (early := self._needed_before(ops)) is not None:
+            return "not convex", f"what is scattered needs {label(early.results[0])} to be complete before"
         roles = self._roles_of(ops, wide or bool(self.asked))
         if isinstance(roles, Refusal):
             return NO_ROLE, roles.reason
         narrow = None if self.asked else narrow_product(part_of(ops), roles)
         return None if narrow is None else ("few columns", narrow)
+
+    def _needed_before(self, ops: frozenset[Operation]) -> Operation | None:
+        """An operation that must have run before another one of a kernel begins, which adds to its array, or where it
+        says."""
+        scatters = dict.fromkeys(use.operation for op in ops for result in op.results for use in result.uses)
+        pairs = (pair for scatter in scatters for pair in must_follow(scatter))
+        return next((before for before, after in pairs if before in ops and after in ops), None)
 
     def _why_unfit(
         self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
@@ -523,7 +534,7 @@ def _compared(times: Sequence[float]) -> str:
 
 
 def _may_join(op: Operation) -> bool:
-    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp | ExtentOp | ReadOp | Regrouping):
+    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp | ExtentOp | ReadOp | Regrouping | ScatterOp):
         return False
     return not isinstance(op, FillOp | IndexOp) or any(not _may_join(use.operation) for use in op.result.uses)
 

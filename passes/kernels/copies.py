@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation
 
-from treadle.dialects.diagram import CollapseOp, ExpandOp, ReadOp
+from treadle.dialects.diagram import CollapseOp, ExpandOp, ReadOp, ScatterOp
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.hierarchy import KernelOp
@@ -25,5 +25,6 @@ def copy_padded(block: Block) -> None:
 
 
 def _is_outside(op: Operation) -> bool:
-    """Whether memory is what it takes: axes that become one, or several, are other strides of what lies there."""
-    return isinstance(op, CollapseOp | ExpandOp) or not isinstance(op, DiagramOperation | KernelOp)
+    """Whether memory is what it takes: axes that become one, or several, are other strides of what lies there, and
+    entries are asked for where they lie."""
+    return isinstance(op, CollapseOp | ExpandOp | ScatterOp) or not isinstance(op, DiagramOperation | KernelOp)

@@ -8,6 +8,8 @@ from itertools import pairwise
 from xdsl.ir import Operation
 from xdsl.traits import is_side_effect_free
 
+from treadle.passes.kernels.scattered import must_follow
+
 
 class Dataflow:
     """What must run after what in one block: users after producers, effects in their order."""
@@ -22,6 +24,9 @@ class Dataflow:
                 for operand in inner.operands:
                     if isinstance(owner := operand.owner, Operation) and owner in self.users and owner is not op:
                         self.users[owner].add(op)
+            for before, after in must_follow(op):
+                if before in self.users:
+                    self.users[before].add(after)
         for earlier, later in pairwise(effects):
             self.users[earlier].add(later)
 

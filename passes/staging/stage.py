@@ -8,6 +8,7 @@ from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
 from treadle.dialects.cuda.kernel import is_for_sectors
+from treadle.dialects.cuda.transfers import is_added
 from treadle.passes.staging.meeting import may_meet
 from treadle.passes.staging.places import Places
 from treadle.passes.staging.stager import Stager
@@ -41,6 +42,7 @@ def stage(
     of which a copy would ask once, goes through shared memory wherever all may meet, and if no other place is left, in
     all that a block may have."""
     known: tuple[int, ...] = ()
+    moved = [each for each in accesses if not is_added(each)]
     for _ in range(MOST_ROUNDS):
         for access in accesses:
             access.staged = None
@@ -48,7 +50,7 @@ def stage(
         known = tuple(sorted({*known, *cuda.alignments(kernel)}, reverse=True))
         stager = Stager(kernel, machine, most_bytes, known)
         places = Places.of(kernel, machine)
-        for run in _runs(accesses, kernel):
+        for run in _runs(moved, kernel):
             alone = {each: below for each in run if (below := stager.below(each, 0)) is not None}
             places.give(run, stager, max(alone.values(), default=0))
             if alone and all(each.staged is None for each in alone):  # the others were to meet with these

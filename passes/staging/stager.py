@@ -22,6 +22,7 @@ from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.meetings import have_met
 from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import format_bytes, layout_of
+from treadle.dialects.cuda.transfers import is_added
 from treadle.passes.staging.costs import moved_as_held, way_costs
 from treadle.passes.staging.meeting import is_last, multiplies
 
@@ -87,7 +88,10 @@ class Stager:
         return self.is_for_sectors or ways.with_meetings(meetings) < ways.held
 
     def ways(self, op: GlobalAccess) -> Ways | None:
-        """Both ways of a result of words that leaves behind all products; if nothing has to pay, of any fragment."""
+        """Both ways of a result of words that leaves behind all products; if nothing has to pay, of any fragment. What
+        is added has one."""
+        if is_added(op):
+            return None
         if self.is_for_sectors:
             is_fragment = isinstance(op, cuda.LoadOp | cuda.StoreOp) and self.most_bytes >= WIDEST_VECTOR
             return lines_of(op, cuda.threads_at(op, self.kernel)) if is_fragment else None

@@ -10,10 +10,12 @@ from treadle.compiler.layouts.sectors import Traffic
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
 from treadle.dialects.cuda.tiles import is_boxed
+from treadle.dialects.cuda.transfers import is_added
 from treadle.passes.staging.costs import Balance, moved_as_held, way_costs
 from treadle.passes.staging.meeting import has_runs, may_meet
 from treadle.passes.staging.stager import Stager
 
+ADDED = "it is added to what lies there, by the threads that have it"
 BY_LANES = (
     "its rows lie at quotients, or in a view that leaves its array: lanes fill boxes row by row, which share sectors"
 )
@@ -54,6 +56,8 @@ def told_of_lines(op: GlobalAccess, kernel: cuda.KernelOp) -> str:
 
 def _why_not(stager: Stager, op: GlobalAccess, alignment: int) -> str:
     """Why an access that asks for sectors twice where rows are aligned to so many bytes goes no other way."""
+    if is_added(op):
+        return ADDED
     if op.place is not None and not has_runs(op):
         return "its elements lie one by one where data or steps of positions say, and may share sectors"
     if isinstance(op, cuda.CopyOp):

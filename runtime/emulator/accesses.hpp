@@ -46,8 +46,9 @@ const Region* global_region(Operation operation, uint64_t address, unsigned byte
   return any_alignment || aligned(operation, current, address, bytes, line) ? region : nullptr;
 }
 
-// Whether the current thread is ordered after a write: one of its own cluster, or none.
+// Whether the current thread is ordered after a write: one of its own cluster, or none. Nobody is after an addition.
 bool known_owner(uint64_t who) {
+  if (who == ADDED) return false;
   const uint64_t block = owner_block(who) - first_block;
   return block < launch->cluster &&
          clocks.knows(current, unsigned(block) * block_threads + owner_thread(who), owner_clock(who));
@@ -56,7 +57,8 @@ bool known_owner(uint64_t who) {
 void report_stranger(uint64_t who, const Region& region, uint64_t address, bool write, int line) {
   const uint64_t block = owner_block(who);
   const std::string other =
-      block == current_block
+      who == ADDED ? std::string("an addition that only the next launch sees")
+      : block == current_block
           ? text("thread %u, with no barrier between", owner_thread(who))
           : text("thread %u of block (%u, %u, %u)", owner_thread(who),
                  unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y),
@@ -188,6 +190,19 @@ void* checked_global_write(void* p, unsigned bytes, bool valid, int line) {
   if (const uint64_t who = Regions::stranger(*region, address, bytes, known_owner))
     report_stranger(who, *region, address, true, line);
   Regions::claim(*region, address, bytes, owner(current_block, current % block_threads, clocks.now(current)));
+  return p;
+}
+
+void* checked_global_add(void* p, unsigned bytes, bool valid, int line) {
+  log_access(ADD_GLOBAL, line, p, bytes, valid);
+  if (!valid) return sink;
+  const uint64_t address = reinterpret_cast<uint64_t>(p);
+  const Region* region = global_region(ADD_GLOBAL, address, bytes, true, line);
+  if (!region) return sink;
+  const auto orders = [](uint64_t who) { return who == ADDED || known_owner(who); };
+  if (const uint64_t who = Regions::stranger(*region, address, bytes, orders))
+    report_stranger(who, *region, address, true, line);
+  Regions::claim(*region, address, bytes, ADDED);
   return p;
 }
 

@@ -44,6 +44,7 @@ enum Operation : int {
   BARRIER_ARRIVE,     // at a named barrier
   VOTE,               // of a warp
   UNIFORM,            // a number that all lanes of a warp have
+  ADD_GLOBAL,         // added to what lies there
   OPERATIONS
 };
 
@@ -83,6 +84,7 @@ inline unsigned char* shared_memory() { return shared_base; }
 // Each says where the access goes: to p if it is sound, else to bytes that harm nobody.
 const void* checked_global_read(const void* p, unsigned bytes, bool valid, int line);
 void* checked_global_write(void* p, unsigned bytes, bool valid, int line);
+void* checked_global_add(void* p, unsigned bytes, bool valid, int line);
 const void* checked_shared_read(const void* p, unsigned bytes, bool valid, int line);
 void* checked_shared_write(void* p, unsigned bytes, bool valid, int line);
 
@@ -92,6 +94,9 @@ inline const void* global_read(const void* p, unsigned bytes, bool valid, int li
 }
 inline void* global_write(void* p, unsigned bytes, bool valid, int line) {
   return checked_global_write(p, bytes, valid, line);
+}
+inline void* global_add(void* p, unsigned bytes, bool valid, int line) {
+  return checked_global_add(p, bytes, valid, line);
 }
 inline const void* shared_read(const void* p, unsigned bytes, bool valid, int line) {
   return checked_shared_read(p, bytes, valid, line);
@@ -104,6 +109,7 @@ inline const void* global_read(const void* p, unsigned, bool valid, int) {
   return valid ? p : zeros;
 }
 inline void* global_write(void* p, unsigned, bool valid, int) { return valid ? p : sink; }
+inline void* global_add(void* p, unsigned, bool valid, int) { return valid ? p : sink; }
 inline const void* shared_read(const void* p, unsigned, bool valid, int) {
   return valid ? p : zeros;
 }
@@ -136,6 +142,19 @@ inline void store_global_if(T* p, const T& value, bool valid, int line) {
 template <class T>
 inline void store_global(T* p, const T& value, int line) {
   emu::store_global_if(p, value, true, line);
+}
+// Additions to global memory take what is below the smallest normal number for zero.
+inline float flushed(float value) { return fabsf(value) < 1.17549435e-38f ? copysignf(0.0f, value) : value; }
+inline float sum_of(float a, float b) { return flushed(flushed(a) + flushed(b)); }
+inline int sum_of(int a, int b) { return int(unsigned(a) + unsigned(b)); }
+template <template <class, int> class Vector, class T, int N>
+inline void add_global_if(Vector<T, N>* p, const Vector<T, N>& value, bool valid, int line) {
+  if (TREADLE_CHECKS && valid) look_at(value, line);
+  void* at = global_add(p, sizeof(Vector<T, N>), valid, line);
+  Vector<T, N> sums;
+  memcpy(&sums, at, sizeof(sums));
+  for (int i = 0; i < N; ++i) sums.at[i] = sum_of(sums.at[i], value.at[i]);
+  memcpy(at, &sums, sizeof(sums));
 }
 template <class T>
 inline T load_shared_if(const T* p, bool valid, int line) {

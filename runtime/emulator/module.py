@@ -58,6 +58,7 @@ _KINDS = (
     "barrier_named_arrive",
     "any_lane",
     "uniform",
+    "add_global",
 )
 _COPY_ASYNC_SHARED = 5
 
@@ -222,7 +223,7 @@ class EmulatedModule:
 
         return LaunchReport(
             bytes_loaded=moved("load_global", "copy_async", "tensor_load"),
-            bytes_stored=moved("store_global", "tensor_store"),
+            bytes_stored=moved("store_global", "tensor_store", "add_global"),
             shared_bytes_loaded=moved("load_shared", "load_matrix"),
             shared_bytes_stored=moved("store_shared")
             + sum(each.bytes for each in records if each.operation == _COPY_ASYNC_SHARED),

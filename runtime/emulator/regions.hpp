@@ -21,6 +21,9 @@ inline uint64_t owner(uint64_t block, unsigned thread, uint32_t clock) {
   const uint64_t short_clock = clock < 0x3fffff ? clock : 0x3fffff;
   return (block + 1) << 32 | uint64_t(thread) << 22 | short_clock;
 }
+// In the place of a writer: threads have added there, in any order.
+constexpr uint64_t ADDED = ~uint64_t(0);
+
 inline uint64_t owner_block(uint64_t owner) { return (owner >> 32) - 1; }
 inline unsigned owner_thread(uint64_t owner) { return owner >> 22 & 0x3ff; }
 inline uint32_t owner_clock(uint64_t owner) { return owner & 0x3fffff; }

@@ -14,7 +14,8 @@ const char* name_of(int operation) {
       "load_matrix",     "mma",          "shuffle_xor", "shuffle", "barrier_warp", "barrier_block",
       "barrier_named",   "barrier_cluster_wait", "mbarrier_wait", "tensor_load", "tensor_store", "wgmma",
       "wgmma_fence",     "wgmma_commit", "wgmma_wait",  "store_matrix", "elect_one",
-      "registers",       "load_cluster", "tensor_multicast", "barrier_named_arrive", "any_lane", "uniform"};
+      "registers",       "load_cluster", "tensor_multicast", "barrier_named_arrive", "any_lane", "uniform",
+      "add_global"};
   return names[operation];
 }
 

@@ -120,7 +120,8 @@ void Traffic::count(Slot& slot, const WarpRequest& request) {
   if (!request.active) return;
   ++slot.record.requests;
   const int operation = slot.record.operation;
-  if (operation == LOAD_GLOBAL || operation == STORE_GLOBAL || operation == COPY_ASYNC) {
+  if (operation == LOAD_GLOBAL || operation == STORE_GLOBAL || operation == COPY_ASYNC ||
+      operation == ADD_GLOBAL) {
     uint64_t seen[64];
     const unsigned sectors = sectors_of(request, slot.bytes, seen);
     slot.record.sectors += sectors;

@@ -52,7 +52,7 @@ from treadle.runtime.interpreter.arrays import (
 from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
 from treadle.runtime.interpreter.pieces import run_in_pieces
-from treadle.runtime.interpreter.places import Places
+from treadle.runtime.interpreter.places import Places, sums_at
 from treadle.runtime.interpreter.present import contract_present
 from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
@@ -256,6 +256,22 @@ class DiagramFunctions(SessionFunctions):
             if all(sizes) and place.max() >= source.sizes[along]:
                 raise AxisMismatch(f"it reads at {place.max()} along axis '{along}', which has {source.sizes[along]}")
         return self._result(op, Array(axes, numbers.reshaped(lambda data: data[tuple(position)])))
+
+    @impl(diagram.ScatterOp)
+    def run_scatter(self, interpreter: Interpreter, op: diagram.ScatterOp, args: PythonValues) -> PythonValues:
+        (operand,) = self._operands((op.operand,), args)
+        begin = 1 if op.init is None else 2
+        axes, sizes = axes_of(op.result.type), self._sizes(op.result.type)
+        data = operand.filled(0).aligned(axes_of(op.operand.type))
+        sums = sums_at(op, data.value.shape, args[begin:], [sizes[axis] for axis in axes])
+        with np.errstate(all="ignore"):
+            value = sums.of(data.value)
+        error, gamma = None, 0.0
+        if self.session.bounded:
+            error, gamma = bounds.scatter_error(sums, data, value, format_of(op.result.type), self.session.likely)
+        return self._result(
+            op, self._into(op.result.type, "add", args[1:begin], Array(axes, Numbers(value, error)), gamma)
+        )
 
     @impl(diagram.CollapseOp)
     def run_collapse(self, interpreter: Interpreter, op: diagram.CollapseOp, args: PythonValues) -> PythonValues:

@@ -79,7 +79,7 @@ def _weaved(block: Block) -> list[str]:
                 fixed |= set(op.over_axes)
             case diagram.ScanOp():
                 fixed.add(op.axis.data)
-            case diagram.ReadOp():  # a piece of what is read is no piece of what it is read from
+            case diagram.ReadOp() | diagram.ScatterOp():  # a piece of what is read is no piece of what it is read from
                 fixed |= {axis for value in (*op.operands, op.result) for axis in sizes_of(value.type)}
             case diagram.CollapseOp() | diagram.ExpandOp():
                 fixed |= {op.whole, *op.parts}

@@ -1,4 +1,4 @@
-"""Where the elements of a read lie, in numpy."""
+"""Where the elements of a read lie, or of what is scattered, in numpy."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.interpreter import PythonValues
 
-from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import Entry, Term, axis_in, of_position
-from treadle.runtime.interpreter.arrays import array_of, padded
+from treadle.dialects.diagram.placed import PlacedOperation
+from treadle.runtime.interpreter.arrays import AnyArray, array_of, padded
 
 Positions = NDArray[np.int64]
 
 
 @dataclass
 class Places:
-    """The positions at which a read finds its elements, given those along the axes of its result, each as an array that
-    goes along one of them, and the arrays of its entries."""
+    """The positions at which the elements of a part lie, given those along its axes, each as an array that goes along
+    one of them, and the arrays of entries."""
 
-    op: ReadOp
+    op: PlacedOperation
     at: Mapping[str, Positions]
     inputs: PythonValues
     outside: list[NDArray[np.bool_]] = field(default_factory=list[NDArray[np.bool_]])
@@ -52,3 +52,31 @@ class Places:
             inside &= (each >= 0) & (each < size)
         self.outside.append(~inside)
         return padded(data, position, np.ones(shape, bool)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is added up where: for each element of a part its place in an array, numbered in the order of memory, and
+    whether it has one."""
+
+    places: Positions
+    there: NDArray[np.bool_]
+    shape: tuple[int, ...]
+
+    def of(self, data: AnyArray) -> AnyArray:
+        """The sums of some elements, in their format; zero where there are none."""
+        sums = np.zeros(self.shape, data.dtype)
+        np.add.at(sums.reshape(-1), self.places[self.there], np.broadcast_to(data, self.there.shape)[self.there])
+        return sums
+
+
+def sums_at(op: PlacedOperation, sizes: Sequence[int], inputs: PythonValues, shape: Sequence[int]) -> Sums:
+    """Where the elements of a part of these sizes are added up in an array of this shape."""
+    along = dict(zip(axes_of(op.part.type), np.indices(tuple(sizes), dtype=np.int64, sparse=True), strict=True))
+    found = Places(op, along, inputs)
+    positions = [np.asarray(form.evaluate(found.of)) for form in op.forms.values()]
+    there, place = found.there(sizes), np.zeros(tuple(sizes), np.int64)
+    for position, size in zip(positions, shape, strict=True):
+        there &= (position >= 0) & (position < size)
+        place = place * size + np.clip(position, 0, max(size - 1, 0))
+    return Sums(place, there, tuple(shape))

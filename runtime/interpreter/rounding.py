@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ReadOp, ReduceOp, ScanOp, WhereOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ReadOp, ReduceOp, ScanOp, ScatterOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.hierarchy import StreamOp
@@ -38,6 +38,8 @@ def _depends_on_reduction(op: CastOp) -> bool:
             if isinstance(owner, ApplyOp | ContractOp | ReduceOp) and set(owner.over_axes) & axes:
                 return True
             if isinstance(owner, ScanOp) and owner.axis.data in axes:
+                return True
+            if isinstance(owner, ScatterOp):  # a sum of elements from anywhere
                 return True
             stack += [owner.operand] if isinstance(owner, ReadOp | WhereOp) else value.owner.operands
     return False

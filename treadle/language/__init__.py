@@ -77,6 +77,7 @@ from treadle.language.functions import (
     where,
 )
 from treadle.language.random import dropout, normal, random_bits, uniform
+from treadle.language.scattered import scatter
 from treadle.language.stacked import stack
 
 __all__ = [
@@ -128,6 +129,7 @@ __all__ = [
     "relu",
     "round",
     "rsqrt",
+    "scatter",
     "sigmoid",
     "silu",
     "sin",

@@ -138,7 +138,7 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     text: Any = condition
     if not isinstance(text, str):
         raise TreadleError("the condition of keep is a text about positions, as in keep(S, 'x <= q')")
-    _check_arrays(f"condition '{condition}'", given)
+    check_inputs(f"condition '{condition}'", given)
     graph = graph_of("keep", [array, *given.values()])
     for name, each in inputs.items():
         if each.format not in INTEGERS:
@@ -164,14 +164,14 @@ def read(array: Array, at: str, **inputs: Array) -> Array:
     text: Any = at
     if not isinstance(text, str):
         raise TreadleError('the place of read is a text, as in read(W, "token[t], d", token=token)')
-    _check_arrays(f"place '{at}'", given)
+    check_inputs(f"place '{at}'", given)
     graph, named = graph_of("read", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
     axes = axes_at(at)
     check_order(at, {name: each.axes for name, each in inputs.items()})
     return Array(graph, graph.read(array.value, [at], axes, padded=True, inputs=named))
 
 
-def _check_arrays(where: str, given: dict[str, Any]) -> None:
+def check_inputs(where: str, given: dict[str, Any]) -> None:
     """(TreadleError)"""
     for name, each in given.items():
         if not isinstance(each, Array):

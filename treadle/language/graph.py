@@ -29,6 +29,7 @@ from treadle.dialects.diagram import (
     ReadOp,
     ReduceOp,
     ScanOp,
+    ScatterOp,
     WhereOp,
     YieldOp,
 )
@@ -168,6 +169,18 @@ class Graph:
                 self.sizes |= sizes
                 op = reading()
                 op.verify()
+        except VerifyException as error:
+            raise TreadleError(_as_in_python(str(error))) from error
+        return self._add(op)
+
+    def scatter(self, value: SSAValue, place: str, axes: Sequence[str], inputs: Mapping[str, SSAValue]) -> SSAValue:
+        """The value added up at positions, one for each of these axes, which there are (TreadleError)."""
+        from xdsl.utils.exceptions import VerifyException
+
+        value, named = self.computed(value), {name: self._asked(each) for name, each in inputs.items()}
+        try:
+            op = ScatterOp(value, place, self._type(axes, format_of(value.type)), named)
+            op.verify()
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error
         return self._add(op)

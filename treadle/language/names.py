@@ -13,7 +13,18 @@ from typing import Any
 from xdsl.dialects.arith import SelectOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    FillOp,
+    IndexOp,
+    MapOp,
+    ReadOp,
+    ReduceOp,
+    ScatterOp,
+    WhereOp,
+)
 from treadle.dialects.diagram.array import axes_of, format_of
 
 REDUCTIONS = {"add": "sum", "mul": "product"}
@@ -64,6 +75,8 @@ def _said(op: Operation) -> str:
             return _plain(op.law.root_reference.data) or "law"
         case IndexOp():
             return f"{axes_of(op.results[0].type)[0]}_index"
+        case ScatterOp():
+            return f"{op.operand.name_hint or 'array'}_sums"
         case ReadOp():
             return f"{op.operand.name_hint or 'array'}_read"
         case FillOp():

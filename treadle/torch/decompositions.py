@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch._decomp import core_aten_decompositions
 from torch.fx import GraphModule
 
+from treadle.torch.added import embedding_dense_backward
 from treadle.torch.convolution import convolution
 from treadle.torch.extremes import largest_along, smallest_along, topk
 from treadle.torch.flexible import FLEX_ATTENTION, flexible_attention
@@ -57,6 +58,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_dropout.default] = dropout
     table[aten.native_dropout_backward.default] = dropout_backward
     table[aten.bernoulli.p] = bernoulli
+    table[aten.embedding_dense_backward.default] = embedding_dense_backward
     table[aten.topk.default] = topk
     table[aten.max.dim] = largest_along
     table[aten.min.dim] = smallest_along

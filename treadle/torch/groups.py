@@ -13,6 +13,7 @@ from operator import getitem
 import torch
 from torch.fx import Graph, Node
 
+from treadle.torch.added import SUMS
 from treadle.torch.extremes import MOST
 from treadle.torch.lookups import LOOKUPS
 from treadle.torch.operations import REDUCTIONS
@@ -103,7 +104,7 @@ def _refused(node: Node) -> str | None:
 
 
 def _is_worth_it(nodes: list[Node]) -> bool:
-    return len(nodes) > 1 or nodes[0].target in {*REDUCTIONS, KEPT}
+    return len(nodes) > 1 or nodes[0].target in {*REDUCTIONS, *SUMS, KEPT}
 
 
 def _joined(node: Node, home: dict[Node, int], members: dict[int, list[Node]], order: dict[Node, int]) -> list[int]:

@@ -30,7 +30,10 @@ LOOKUPS: dict[Any, int] = {
     aten.index.Tensor: 1,
     aten.gather.default: 2,
 }
-"""Operations that take an `Index`, or several, and as which of their arguments."""
+"""Operations that choose elements by an `Index`, or several, and as which of their arguments they take it."""
+
+INDEXED: dict[Any, int] = {**LOOKUPS, aten.index_put.default: 1, aten.scatter_add.default: 2}
+"""The same, and those that add elements up there (`added.py`)."""
 
 
 @computed(aten.embedding.default)
@@ -57,7 +60,7 @@ def gather(body: Body, table: Tensor, dim: int, index: Index, sparse_grad: bool 
     if not table.dims:
         raise Unsupported("gather from a tensor without dimensions")
     at = dim % len(table.dims)
-    found = _positions(table, at, index, "gather")
+    found = positions(table, at, index, "gather")
     for i, (own, other) in enumerate(zip(table.dims, found.dims, strict=True)):
         if i != at:
             body.unify(own, other)
@@ -106,13 +109,14 @@ def _is_computed(value: SSAValue) -> bool:
 
 def _rows(body: Body, table: Tensor, first: int, given: Sequence[Index], how: How) -> Tensor:
     """The dimensions of the positions in place of those, one after another, that they are along."""
-    found = [_positions(table, at, index, how) for at, index in enumerate(given, first)]
+    found = [positions(table, at, index, how) for at, index in enumerate(given, first)]
     dims = body.broadcast(found)
     whole = (*table.dims[:first], *dims, *table.dims[first + len(given) :])
     return _read(body, table, dict(enumerate(found, first)), whole)
 
 
-def _positions(table: Tensor, dim: int, index: Index, how: How) -> Tensor:
+def positions(table: Tensor, dim: int, index: Index, how: How) -> Tensor:
+    """Those that an index gives along a dimension of a tensor (Unsupported)."""
     size = table.shape[dim]
     if likely(size) > MOST_ROWS:
         raise Unsupported(f"an index along more than {MOST_ROWS} elements, which is not checked beforehand")
@@ -141,4 +145,4 @@ def _asked_for(array: Array, at: Mapping[int, Tensor]) -> set[str]:
     return {*array.axes} | {axis for found in at.values() for each in found.named.values() for axis in each.axes}
 
 
-__all__ = ["LOOKUPS", "Index"]
+__all__ = ["INDEXED", "LOOKUPS", "Index", "positions"]

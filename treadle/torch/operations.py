@@ -11,10 +11,8 @@ import torch
 
 from treadle.language import functions as tl
 from treadle.language.array import Array, average_of_all
-from treadle.torch import (  # they register operations
-    at_blocks as _at_blocks,  # noqa: F401  # pyright: ignore[reportUnusedImport]
-)
 from treadle.torch import (
+    added,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -23,6 +21,9 @@ from treadle.torch import (
     random,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     scans,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+)
+from treadle.torch import (  # they register operations
+    at_blocks as _at_blocks,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
 from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.elementwise import converted, in_format, is_whole, to_copy, truth

@@ -22,7 +22,7 @@ from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.bits import EIGHT, IN_EIGHT_BITS, check_numbers, wrapped
 from treadle.torch.entries import How, entries
 from treadle.torch.integers import check_fits, limit_of, wraps
-from treadle.torch.lookups import LOOKUPS
+from treadle.torch.lookups import INDEXED
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.overlaps import is_part_of, read_in_part
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
@@ -240,7 +240,7 @@ class Translation:
         handler = handler_of(node.target)
         if handler is None:
             raise Unsupported(f"{node.target} is not known")
-        index = LOOKUPS.get(node.target)
+        index = INDEXED.get(node.target)
         arguments = [self.index(each) if i == index else self.argument(each) for i, each in enumerate(node.args)]
         options = {name: self.argument(each) for name, each in node.kwargs.items()}
         try:

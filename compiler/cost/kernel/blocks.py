@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
-from xdsl.ir import SSAValue
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
+from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.dialects.diagram.condition import Linear, modulus_in
-from treadle.dialects.diagram.padding import padding_of, scattered_read
+from treadle.dialects.diagram.padding import Scattered, padding_of, scatter_of, scattered_read, scattered_sum
 from treadle.dialects.diagram.place import axes_of_forms, divisors_in
 from treadle.dialects.diagram.read import ReadOp
 from treadle.dialects.hierarchy import given_for
@@ -66,7 +70,34 @@ def may_leave(argument: SSAValue) -> bool:
 def entries_of(argument: SSAValue) -> Sequence[Entries]:
     """What is read beside an argument of a kernel to find its elements."""
     given = given_for(argument)
-    op = None if given is None else scattered_read(given)
+    return _entries(None if given is None else scattered_read(given))
+
+
+def entries_added(output: SSAValue) -> Sequence[Entries]:
+    """What is read to find where a result of a kernel is added up, if it is."""
+    return _entries(scattered_sum(output))
+
+
+def places_added(output: SSAValue) -> int:
+    """Over how many elements the additions of a result are spread, as large as its program expects the array to be; 0
+    for what is saved for itself."""
+    if (op := scatter_of(output)) is None:
+        return 0
+    stated = default_sizes(function_around(op))
+    sizes = sizes_of(op.result.type)
+    return max(prod(stated.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size for axis, size in sizes.items()), 1)
+
+
+def function_around(op: Operation) -> FuncOp:
+    """The function that an operation stands in."""
+    around = op.parent_op()
+    while not isinstance(around, FuncOp):
+        assert around is not None
+        around = around.parent_op()
+    return around
+
+
+def _entries(op: Scattered | None) -> Sequence[Entries]:
     if op is None:
         return ()
     return [

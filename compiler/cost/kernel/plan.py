@@ -92,6 +92,9 @@ class Transfer:
     near: tuple[tuple[str, Amount], ...] = ()
     """How much of each axis a group takes at a time, the one whose neighbours lie side by side in memory first; empty
     where that is not known."""
+    added: int = 0
+    """Over how many elements of another array what is saved is added up; 0 for what is not. Where additions fall
+    depends on data: all that lie in the array are counted."""
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -118,7 +121,9 @@ class Transfer:
         return self.unlimited(sizes)
 
     def whole(self, sizes: Mapping[str, int]) -> Amount:
-        """The elements of its array; of one in windows, those that lie in any."""
+        """The elements of its array; of one in windows, those that lie in any; of one that is added to, those."""
+        if self.added:
+            return least(self.seen(sizes), self.added)
         within = {axis for window in self.windows for axis, _ in window}
         return self._seen(sizes, within) * prod(_covered(window, sizes) for window in self.windows)
 

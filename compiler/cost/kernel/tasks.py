@@ -42,6 +42,8 @@ class Crossing:
     """The blocks of tables that say which pieces there are: where each lies in one block, steps load none of it."""
     by_lanes: bool = False
     """Whether the lanes of a producer copy it, where warpgroups multiply it."""
+    added: int = 0
+    """Over how many elements of another array it is added up; 0 for what is not."""
 
 
 Done: TypeAlias = Labour | Product | ReduceOp | Crossing

@@ -11,7 +11,7 @@ from math import prod
 from treadle.compiler.cost.kernel.names import name_of
 from treadle.compiler.layouts.operations import dealt_runs, span_of_rows, width_at
 from treadle.compiler.machines.machine import WARP
-from treadle.dialects.cuda import WHOLE_SECTORS, CopyOp, KernelOp, LoadOp, threads_at
+from treadle.dialects.cuda import WHOLE_SECTORS, CopyOp, KernelOp, LoadOp, StoreOp, threads_at
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.tiles import rows_of
 from treadle.dialects.diagram.array import encoding_of, sizes_of
@@ -38,7 +38,7 @@ def _copies_of_entries(kernel: KernelOp, alignment: int) -> dict[str, int]:
     it, or where a copy goes along rows, for each thread of a row."""
     found: dict[str, int] = {}
     for op in kernel.walk():
-        if isinstance(op, LoadOp | CopyOp) and (scatter := op.scatter) is not None:
+        if isinstance(op, LoadOp | CopyOp | StoreOp) and (scatter := op.scatter) is not None:
             for entry in entries_in(scatter.place.forms):
                 times = _times(op, entry, threads_at(op, kernel), alignment)
                 name = name_of(scatter.entries[entry.name], "array")
@@ -46,10 +46,10 @@ def _copies_of_entries(kernel: KernelOp, alignment: int) -> dict[str, int]:
     return found
 
 
-def _times(op: LoadOp | CopyOp, entry: Entry, threads: int, alignment: int) -> int:
+def _times(op: LoadOp | CopyOp | StoreOp, entry: Entry, threads: int, alignment: int) -> int:
     sizes, width = sizes_of(op.piece_type), width_at(op, alignment)
     positions = prod(sizes[axis] for axis in entry.axes)
-    if isinstance(op, LoadOp):
+    if isinstance(op, LoadOp | StoreOp):
         layout = encoding_of(op.piece_type).layout
         assert isinstance(layout, LayoutAttr)
         registers = prod(mode.size for mode in layout.register)

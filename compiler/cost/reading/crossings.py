@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from treadle.compiler.cost.kernel.blocks import ENTRY_BYTES, blocks_of, entries_of, windows_of
+from treadle.compiler.cost.kernel.blocks import (
+    ENTRY_BYTES,
+    blocks_of,
+    entries_added,
+    entries_of,
+    places_added,
+    windows_of,
+)
 from treadle.compiler.cost.kernel.boxes import comes_by_lanes, comes_in_boxes
 from treadle.compiler.cost.kernel.names import name_of
 from treadle.compiler.cost.kernel.neighbours import order_in_memory
@@ -65,6 +72,16 @@ class Crossings:
             for stream in self.at.use.fed_in.get(value, (None,) * times)
         ]
 
+    def entries_added(self) -> list[Crossing]:
+        """What is read to find where elements of results are added up."""
+        return [
+            Crossing(
+                each.name, "register", False, each.axes, ENTRY_BYTES, self.at.stream in each.axes, blocks=each.blocks
+            )
+            for output in self.at.kernel.outputs
+            for each in entries_added(output)
+        ]
+
     def _in_boxes(self, value: SSAValue) -> tuple[bool, bool]:
         without, within = (
             comes_in_boxes(value, value, self.at.products, self.at.roles.row, self.at.stream, limited)
@@ -99,6 +116,7 @@ class Crossings:
                 self.at.stream in axes_of(value.type),
                 leaves=self.at.leaves(value),
                 near=axes_of(value.type)[::-1],
+                added=places_added(output),
             )
-            for i, value in enumerate(self.at.results)
+            for i, (value, output) in enumerate(zip(self.at.results, self.at.kernel.outputs, strict=True))
         ]

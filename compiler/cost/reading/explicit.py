@@ -10,7 +10,15 @@ from functools import cached_property
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
-from treadle.compiler.cost.kernel.blocks import ENTRY_BYTES, blocks_of, entries_of, may_leave, windows_of
+from treadle.compiler.cost.kernel.blocks import (
+    ENTRY_BYTES,
+    blocks_of,
+    entries_added,
+    entries_of,
+    may_leave,
+    places_added,
+    windows_of,
+)
 from treadle.compiler.cost.kernel.boxes import comes_by_lanes, comes_in_boxes
 from treadle.compiler.cost.kernel.issue import (
     issued_by_copy,
@@ -67,7 +75,7 @@ from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, ScanOp
 from treadle.dialects.diagram.accumulators import begins_with_product, sum_within
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
-from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp
+from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp, saved_as
 from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.streams.held import limited_factors
@@ -272,8 +280,10 @@ class Walk:
         comes = () if saves or level != "shared" else tuple(self.padded(piece)[axis] for axis in axes)
         stream = self.inside[-1].axis if self.inside else None
         in_boxes = bool(comes) and comes_in_boxes(array, piece, self.products, self.row, stream, fed is not None)
-        entries = entries_of(array)
-        limited = piece in self.limited or bool(entries) or may_leave(array)
+        output = saved_as(array) if saves else None
+        added = 0 if output is None else places_added(output)
+        entries = entries_of(array) if output is None else entries_added(output)
+        limited = piece in self.limited or bool(entries) or may_leave(array) or added > 0
         taken = sizes_of(piece.type)
         found = Transfer(
             name,
@@ -289,6 +299,7 @@ class Walk:
             blocks=blocks_of(array),
             windows=() if saves else windows_of(array),
             near=tuple((axis, taken[axis]) for axis in order_in_memory(array)),
+            added=added,
         )
         self.transfers.append(found)
         for each in entries:

@@ -367,6 +367,8 @@ class Sketch:
             blocks=crossing.blocks,
             windows=crossing.windows,
             near=tuple((axis, taken[axis]) for axis in crossing.near),
+            is_limited=crossing.added > 0,
+            added=crossing.added,
         )
 
 
@@ -393,7 +395,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
             axis for op in at.operations if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes
         ),
         scanned=frozenset(op.axis.data for op in at.operations if isinstance(op, ScanOp)),
-        crossings=(*loads, *crossings.entries(), *saves),
+        crossings=(*loads, *crossings.entries(), *crossings.entries_added(), *saves),
         tasks=tuple(_tasks(at, (*loads, *saves))),
         holdings=tuple(holdings.all()),
         steps_singly=any(at.sums_beside_stream(op) for op in at.operations),

@@ -17,7 +17,7 @@ from treadle.compiler.cost.timing.clusters import L2_PORT, Shape, bytes_spared, 
 from treadle.compiler.cost.timing.grid import Grid
 from treadle.compiler.cost.timing.rounds import begin_clocks, round_of
 from treadle.compiler.cost.timing.tiles_in_flight import clocks_beside_memory, tiles_in_flight
-from treadle.compiler.cost.timing.traffic import traffic_clocks
+from treadle.compiler.cost.timing.traffic import addition_clocks, traffic_clocks
 from treadle.compiler.cost.timing.turns import Made, bytes_in_turns, can_take_turns, together
 from treadle.compiler.cost.timing.units import block_clocks, busy_units
 from treadle.compiler.machines import Machine
@@ -84,7 +84,7 @@ def timing(
     on_sms, turns = grid.clocks()
     at_a_time = choice(turns, needs.resident, most(grid.resident, 1))
     slots = machine.sms * at_a_time
-    traffic = traffic_clocks(plan, machine, sizes, slots, turns, spared)
+    traffic = traffic_clocks(plan, machine, sizes, slots, turns, spared) | addition_clocks(plan, machine, sizes)
     if not plan.has_products:
         on_sms = grid.filled_by_others(on_sms, traffic["device memory"])
     busy = most(on_sms, begin_clocks(machine) + most(*traffic.values()))

@@ -36,7 +36,7 @@ def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: 
     capacity = machine.levels["l2"].capacity
     crossings = list(_crossings(plan.transfers))
     again = _again(crossings)
-    costs = [_fetched(parts, sizes, at_a_time, capacity) for parts in crossings]
+    costs = [_ways(parts[0], capacity) * _fetched(parts, sizes, at_a_time, capacity) for parts in crossings]
     if any(again):
         blocks = most(plan.blocks(sizes), 1)
         since = _read_by(crossings, sizes, least(slots, blocks) / blocks)
@@ -68,8 +68,8 @@ def _is_read_alike(plan: Plan, transfer: Transfer) -> bool:
 
 
 def crossing_bytes(plan: Plan, sizes: Mapping[str, int]) -> Amount:
-    """Between L2 and the processors, each block by itself: whole sectors."""
-    return sum(each.sector_bytes(sizes) for each in plan.transfers)
+    """Between L2 and the processors, each block by itself: whole sectors. What is added there L2 reads and writes."""
+    return sum(each.sector_bytes(sizes) * (2 if each.added else 1) for each in plan.transfers)
 
 
 def reads_again(plan: Plan) -> bool:
@@ -132,6 +132,19 @@ def _fetched(
     beside = most(of_one - once / most(prod(pieces.count(sizes) for pieces in telling), 1), 0)
     again = once + (_rounds(telling, sizes, at_a_time) - 1) * beside
     return choice(once <= capacity, once, _rounds(others, sizes, at_a_time) * least(crossing, again))
+
+
+def _ways(transfer: Transfer, capacity: float) -> int:
+    """How often an element crosses: what is added to comes and goes, but where L2 holds all of the array, which was
+    made right before."""
+    return 2 if transfer.added * transfer.width > capacity else 1
+
+
+def addition_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[str, Amount]:
+    """How long additions take at one element each, one after another, if data spread them evenly; empty where nothing
+    is added so. Where they fall on fewer, they take longer."""
+    added = [each.values(sizes) / each.added for each in plan.transfers if each.added]
+    return {"additions": most(*added) / machine.rates.additions} if added else {}
 
 
 def _rounds(again: Iterable[Pieces], sizes: Mapping[str, int], at_a_time: Mapping[str, Amount]) -> Amount:

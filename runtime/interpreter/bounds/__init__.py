@@ -57,6 +57,7 @@ from treadle.runtime.interpreter.bounds.arrays import (
     reduce_error,
     reduce_gamma,
     scan_error,
+    scatter_error,
 )
 from treadle.runtime.interpreter.bounds.numbers import cast_error, fixed_cast_error
 from treadle.runtime.interpreter.bounds.orders import order_error, order_of
@@ -81,5 +82,6 @@ __all__ = [
     "reduce_gamma",
     "scalar_error",
     "scan_error",
+    "scatter_error",
     "without_untold_rows",
 ]

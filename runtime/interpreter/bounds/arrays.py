@@ -26,6 +26,7 @@ from treadle.runtime.interpreter.bounds.units import (
     TF32,
     UNIT,
 )
+from treadle.runtime.interpreter.places import Sums
 
 
 def _gamma(count: int, unit: float, likely: bool = False) -> float:
@@ -187,6 +188,26 @@ def scan_error(op: diagram.ScanOp, data: Numbers, value: AnyArray, likely: bool 
         if not is_float(format):  # integers wrap, in any order to the same
             bound = np.where(scanned("max", error) <= 0, 0.0, bound)
         return settled(value, bound + length * SMALLEST.get(str(format), 0.0))
+
+
+def scatter_error(
+    sums: Sums, data: Numbers, value: AnyArray, format: Attribute, likely: bool = False
+) -> tuple[FloatArray, float]:
+    """As `reduce_error`, of each sum of what is scattered; and the relative error of the steps of the longest."""
+    error = np.broadcast_to(error_of(data), data.value.shape)
+    size = finite_size(data.value)
+    reach, counts = size + error, sums.of(np.ones(data.value.shape))
+    count = int(counts.max(initial=0))
+    if not is_float(format):  # integers wrap, in any order to the same
+        return settled(value, np.where(sums.of(error) == 0, 0.0, np.inf)), 0.0
+    with np.errstate(all="ignore"):
+        bound = sums.of(reach - size)
+        most = _largest_partial(sums.of(reach), value, bound)
+        if likely:
+            bound = np.sqrt(sums.of(np.square(error)))
+        steps = (np.sqrt(counts) if likely else counts) * np.log1p(UNIT[str(format)])
+        bound = np.where(most > LARGEST[str(format)], np.inf, bound + np.expm1(steps) * most)
+        return settled(value, bound + counts * SMALLEST[str(format)]), reduce_gamma(count, format, likely)
 
 
 def _scanned_parts(op: diagram.ScanOp, length: int) -> Iterator[slice]:

@@ -49,6 +49,7 @@ TOPICS = (
     "instructions.elections",
     "instructions.fences",
     "instructions.floats",
+    "instructions.additions",
     "instructions.loads",
     "instructions.matrices",
     "instructions.matrix_stores",

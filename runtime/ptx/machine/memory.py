@@ -42,6 +42,13 @@ def allocate(nbytes: int, writable: bool) -> Allocation:
     return Allocation((next(_pages) - pages + 1) * GAP, np.full(nbytes, 0xFF, np.uint8), writable)
 
 
+def _normal(values: Array) -> Array:
+    """Floats, those below the smallest normal number as zeros of their sign; integers as they are."""
+    if values.dtype.kind != "f":
+        return values
+    return np.where(np.abs(values) < np.finfo(values.dtype).smallest_normal, np.copysign(0, values), values)
+
+
 class GlobalMemory:
     """What one launch may reach."""
 
@@ -104,6 +111,15 @@ class GlobalMemory:
         """Raw bits; of several threads that write to one address, the last one's stay."""
         nbytes = values.itemsize
         self.views[nbytes][self.locate(threads, addresses, nbytes, align, writes=True) // nbytes] = values
+
+    def add(self, threads: Threads, addresses: Array, values: Array, align: int) -> None:
+        """One thread after another, in the format of the values; of floats only normal numbers."""
+        nbytes = values.itemsize
+        places = self.locate(threads, addresses, nbytes, align, writes=True) // nbytes
+        held = self.views[nbytes].view(values.dtype)
+        with np.errstate(all="ignore"):
+            for place, value in zip(places.tolist(), _normal(values), strict=True):
+                held[place : place + 1] = _normal(_normal(held[place : place + 1]) + value)
 
     def _outside(self, address: int) -> str:
         near = int(np.argmin(np.minimum(abs(self.starts - address), abs(self.ends - address))))
