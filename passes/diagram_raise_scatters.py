@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from treadle.compiler.errors import Refusal
 from treadle.passes._decisions import decide
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
-from treadle.passes.products.scattered import LAW, Scattered, scatter, scattered_called, scattered_in
+from treadle.passes.products.scattered import LAW, Scattered, scatter_all, scattered_in
 from treadle.passes.products.scattered_trial import fastest_scattered
 
 PASS = "diagram-raise-scatters"
@@ -82,7 +82,7 @@ class DiagramRaiseScattersPass(ModulePass):
                 each.sum.result.name_hint = each.name or fresh_hint(each.sum.result, "sum")
             seen |= {each.name for each in found}
             if self.sums:
-                _scatter(function, self.sums, "asked for")
+                scatter_all(function, self.sums, PASS, "asked for")
             elif found:
                 _where_it_pays(op, function, found)
         if missing := [name for name in self.sums if name not in seen and name != NONE]:
@@ -96,13 +96,8 @@ def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Scat
         names = ", ".join(label(each.sum.result) for each in found)
         note(function, f"decline {PASS}", names, LAW, why)
     names = tuple(each.name for each in chosen)
-    _scatter(function, names, why)
+    scatter_all(function, names, PASS, why)
     decide(function, sums=names or (NONE,))
-
-
-def _scatter(function: func.FuncOp, names: Sequence[str], why: str) -> None:
-    for each in list(scattered_called(function.body.block, names)):
-        scatter(function, each, PASS, why)
 
 
 __all__ = ["DiagramRaiseScattersPass"]

@@ -59,6 +59,13 @@ def scattered_called(block: Block, names: Iterable[str]) -> Iterator[Scattered]:
     return (each for each in scattered_in(block) if each.name in asked)
 
 
+def scatter_all(function: func.FuncOp, names: Iterable[str], rewrite: str, why: str) -> None:
+    """Scatter the sums of some names, each read anew: one may be an element of the next."""
+    for name in names:
+        for each in list(scattered_called(function.body.block, [name])):
+            scatter(function, each, rewrite, why)
+
+
 def scattered_by(op: ReduceOp | ContractOp) -> Scattered | None:
     """How a sum scatters, if it does: by equalities with data of positions along axes of the result, along which
     neither its elements vary, nor factors, nor conditions beside."""
@@ -249,4 +256,4 @@ def _without(value: SSAValue, axes: Iterable[str]) -> _Again | None:
     return None if found is None else _Again(ops, found)
 
 
-__all__ = ["LAW", "Scattered", "scatter", "scattered_called", "scattered_in"]
+__all__ = ["LAW", "Scattered", "scatter_all", "scattered_in"]

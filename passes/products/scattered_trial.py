@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from treadle.passes.kernels.function_trial import FunctionTrial
 from treadle.passes.kernels.some_of import Times, fastest_of
 from treadle.passes.products.scanned_trial import compose
-from treadle.passes.products.scattered import Scattered, scatter, scattered_called
+from treadle.passes.products.scattered import Scattered, scatter_all
 
 
 def fastest_scattered(
@@ -22,8 +22,7 @@ def fastest_scattered(
 
     def times(chosen: Iterable[Scattered]) -> Times:
         def rewritten(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
-            for each in list(scattered_called(copy.body.block, [each.name for each in chosen])):
-                scatter(copy, each, rewrite, "")
+            scatter_all(copy, [each.name for each in chosen], rewrite, "")
             compose(copy)
 
         return trial.times(rewritten, trial.longer)
