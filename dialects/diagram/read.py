@@ -70,7 +70,8 @@ class ReadOp(DiagramOperation):
 
     It may be *scattered*, too: at remainders, and at entries of arrays in i32 that `with` names. Pages of a cache,
     rows of an embedding and the weights of an expert are read so. Where an entry lies outside of the operand there are
-    zeros, and so there are where a position lies outside of the array of entries. An axis that nothing else gives a
+    zeros, and so there are where a position lies outside of the array of entries; `i[]` is the entry of one without
+    axes. An axis that nothing else gives a
     size goes over all entries: `x` below has 64 for each of `table`'s second axis. Nor does it need one where it goes
     over two axes of the operand, the inner one of a static size, as `z` does.
 
