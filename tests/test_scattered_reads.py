@@ -242,6 +242,53 @@ def test_an_array_of_entries_is_no_axis(place: str, message: str) -> None:
         treadle.kernel("x d, , x -> d")(read).trace(["f32", "i32", "i32"], {"x": 3, "d": 5})
 
 
+def shifted(X: Any) -> Any:
+    return np.concatenate([X[:, 1:], np.zeros((len(X), 1), X.dtype)], 1)
+
+
+TWICE: dict[str, tuple[str, Any, Any]] = {
+    "shift of rows": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "i[t], d", i=i), "t, d + 1"),
+        lambda X, i: shifted(X[i]),
+    ),
+    "rows of a shift": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "a, d + 1"), "i[t], d", i=i),
+        lambda X, i: shifted(X)[i],
+    ),
+    "rows of rows": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "i[t], d", i=i), "r[t], d", r=i % 3),
+        lambda X, i: X[i][i % 3],
+    ),
+    "rows of blocks": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "a, d // 2"), "i[t], d", i=i),
+        lambda X, i: X[i][:, np.arange(X.shape[1]) // 2],
+    ),
+    "rows of shifted entries": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(X, "j[t], d", j=tl.read(i, "t + 1")),
+        lambda X, i: X[np.append(i[1:], 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("format", ["f32", "f16", "i8"])
+@pytest.mark.parametrize("name", TWICE)
+def test_a_read_of_a_read(name: str, format: str) -> None:
+    """The first is saved where no one place says both."""
+    axes, function, wanted = TWICE[name]
+    program = treadle.kernel(axes, machine="a100")(function)
+    numbers = np.random.default_rng(0).integers(-9, 9, (7, 20))
+    X = numbers.astype({"f32": np.float32, "f16": np.float16, "i8": np.int8}[format])
+    i = np.array([5, 0, 3, 6], np.int32)
+    for verdict in program.compiled(X, i).verify(X, i, backend="emulator"):
+        assert verdict.ok, verdict
+    np.testing.assert_array_equal(program(X, i, backend="emulator"), wanted(X, i))
+
+
 def test_a_condition_on_data_of_entries() -> None:
     @treadle.kernel("q d, x d, x e, u, i -> q e")
     def chosen(Q, K, V, group, kept):

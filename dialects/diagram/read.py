@@ -251,16 +251,14 @@ class ReadOp(DiagramOperation):
         sizes, lengths = sizes_of(self.result.type), sizes_of(self.operand.type)
         check_quotients(self.place)
         self._check_entries(target)
-        if isinstance(inner := self.operand.owner, ReadOp):
-            if divisors_in(inner.place.forms) and not inner.is_scattered:
-                raise VerifyException("it reads what a read at quotients gives: read the array itself")
-            if (inner.is_scattered and (self.is_padded or self.is_scattered)) or (
-                self.is_scattered and inner.is_padded
-            ):
-                raise VerifyException("it reads what a padded read gives: read the array itself")
-            if inner.is_scattered:
-                for form in inner.place.forms:
-                    composed(form, self.forms)
+        if (gives := in_no_memory(self.operand, self.is_padded, self.is_scattered)) is not None:
+            raise VerifyException(
+                f"it reads what {gives} gives, which is in no memory: put a map between, which saves it, or read the "
+                "array itself"
+            )
+        if isinstance(inner := self.operand.owner, ReadOp) and inner.is_scattered:
+            for form in inner.place.forms:
+                composed(form, self.forms)
         if self.is_padded:
             return
         if self.is_scattered:
@@ -293,7 +291,10 @@ class ReadOp(DiagramOperation):
                 axes = quote(axes_of(value.type))
                 raise VerifyException(f"'{entry}' has {len(entry.places)} positions for the axes {axes} of its array")
             if isinstance(value.owner, ReadOp) and value.owner.is_padded:
-                raise VerifyException(f"input '{entry.name}' is a padded read: read the array itself")
+                raise VerifyException(
+                    f"input '{entry.name}' is a padded read, which is in no memory: put a map between, which saves it, "
+                    "or read the array itself"
+                )
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -318,6 +319,18 @@ class ReadOp(DiagramOperation):
             printer.print_string(" padded")
         print_inputs(printer, self.named.items())
         print_types(printer, self, (self.operand.type,), self.result.type)
+
+
+def in_no_memory(value: SSAValue, padded: bool, scattered: bool) -> str | None:
+    """The read that gives a value at positions which cannot be put together with those of a read of it, which is
+    `padded` or `scattered`; None where there is none."""
+    inner = value.owner
+    if not isinstance(inner, ReadOp):
+        return None
+    if divisors_in(inner.place.forms) and not inner.is_scattered:
+        return "a read at quotients"
+    apart = padded or scattered if inner.is_scattered else scattered and inner.is_padded
+    return "a padded read" if apart else None
 
 
 def with_fitting(block: Block, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -156,9 +156,9 @@ def read(array: Array, at: str, **inputs: Array) -> Array:
     named. Keys in pages, rows of a table, and what is computed, as for a rotation by halves:
     `read(pages, "table[b, x // 64], x % 64, d", table=table)`, `read(W, "token[t], d", token=token)`,
     `read(X, "t, other[d]", other=(index("d", X) + 32) % 64)`; of an array without axes the entry is `i[]`, as in
-    `read(X, "i[], d", i=argmax(S, over="x"))`. Outside of the array, and where there is no entry, are
-    zeros. The result has the axes of the positions, in their order; one that no argument has goes over all entries
-    that there are.
+    `read(X, "i[], d", i=argmax(S, over="x"))`. Outside of the array, and where there is no entry, are zeros. What is
+    read may be a read: where the two places cannot be one, it is saved. The result has the axes of the positions, in
+    their order; one that no argument has goes over all entries that there are.
 
     TreadleError for what is no place, and for arrays that are not named."""
     given: dict[str, Any] = dict(inputs)
