@@ -191,7 +191,10 @@ def minimum(left: Any, right: Any) -> Array:
 
 def where(condition: Any, left: Any, right: Any) -> Array:
     """`left` where the comparison holds, else `right`: `where(S > 0, S, 0.0)`. Several are joined by `&`, `|`, `^` and
-    `~`, each in parentheses: `where((S > 0) & ~(S >= 1), S, 0.0)`."""
+    `~`, each in parentheses: `where((S > 0) & ~(S >= 1), S, 0.0)`.
+
+    The axes are those of the array that has the most, in its order, and then those that others add, as in arithmetic;
+    of several that have as many it is the first, and what is compared comes before `left` and `right`."""
     if not isinstance(condition, Condition):
         raise TreadleError(
             "the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0) or, for equal ones, "
