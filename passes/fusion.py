@@ -30,6 +30,7 @@ from treadle.passes._functions import erase_dead, erase_unused, functions, kerne
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes._structure import Structure, remember, structure_of, structure_of_parts, structure_with_names
 from treadle.passes.expressions.reductions import reduce_alone
+from treadle.passes.kernels.added_zeros import only_adds
 from treadle.passes.kernels.by_time import Clock
 from treadle.passes.kernels.clusters import Clusters
 from treadle.passes.kernels.copies import copy_padded
@@ -101,7 +102,8 @@ class FusionPass(ModulePass):
       long (`kernels.by_time`).
 
     What one kernel computes element by element of what another reads or saves anyway is made again there, where that
-    moves fewer bytes (`kernels.make_again`). What a condition left of an array is asked again (`kernels.select_again`).
+    moves fewer bytes (`kernels.make_again`). What a condition left of an array is asked again (`kernels.select_again`);
+    sums of what is read of it take the zeros that are saved for the rest (`kernels.added_zeros`).
 
     With `operations` only those, named by their results, are joined with what they use, or refused."""
 
@@ -294,11 +296,11 @@ def _trial_passes(in_parts: bool) -> list[ModulePass]:
 
 
 def _check_absent(part: Part, clusters: Clusters) -> None:
-    """Absent elements are saved as zeros: kernels that read them ask again (`kernels.select_again`), nobody else
-    does."""
+    """Absent elements are saved as zeros: kernels that read them ask again (`kernels.select_again`), nobody else does,
+    and sums need not."""
     for value in part.leaving:
         readers = [use.operation for use in value.uses if not _takes_zeros(use.operation)]
-        reader = next((op for op in readers if op not in clusters.members), None)
+        reader = next((op for op in readers if op not in clusters.members and not only_adds(op, value)), None)
         if reader is None or not (conditions := absences(value)):
             continue
         texts = " and ".join(sorted({f"'{op.condition.text.data}'" for op in conditions}))

@@ -12,6 +12,8 @@ import pytest
 import treadle
 import treadle.language as tl
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.source import parse_module
+from treadle.runtime.verify import verify
 
 torch = pytest.importorskip("torch")
 
@@ -77,6 +79,23 @@ def test_masked_means_of_lengths_known_at_launch() -> None:
     for length in (9, 11, 14):
         a = np.ones((6, length), np.float32)
         np.testing.assert_array_equal(traced(a, backend="emulator"), np.ones(6))
+
+
+def test_masked_means_of_no_element_are_known_to_be_no_numbers() -> None:
+    """Of two exact zeros the quotient is NaN; one that is a number there is wrong."""
+    S = np.random.default_rng(0).standard_normal((37, 20)).astype(np.float32)
+    program = treadle.kernel("q x -> q")(lambda S: tl.mean(tl.keep(S, "x + 3 < q"), over="x"))
+    kernel, module = program.compiled(S), parse_module(str(program.trace(["f32"], {"q": 37, "x": 20})))
+    (verdict,) = kernel.verify(S, backend="emulator")
+    assert verdict.ok, verdict
+    assert verdict.unchecked == 0
+    right = kernel.run(S, backend="emulator")
+    assert np.isnan(right).tolist() == [True] * 4 + [False] * 33
+    for place, number in ((3, 0.0), (0, 1e-30), (4, np.nan)):
+        wrong = right.copy()
+        wrong[place] = number
+        (verdict,) = verify(module, [S], [wrong], "here")
+        assert verdict.wrong == 1, verdict
 
 
 def test_positions_of_ties_and_nans() -> None:

@@ -441,3 +441,20 @@ def test_cumulative_sums_of_what_is_computed_are_in_its_kernel() -> None:
     verify(kernel, *given)
     wanted, _ = stick_breaking(*given)
     np.testing.assert_allclose(kernel.run(*given, backend="emulator"), wanted.numpy(), rtol=4e-3, atol=4e-3)
+
+
+# -- one after another -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["b", "c"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_scans_of_what_is_scanned(machine: str, first: str) -> None:
+    """The second reads what the first, of which a scan is made before, gives."""
+    program = treadle.kernel("b c -> b c", machine=machine)(lambda A: tl.cumsum(tl.cumsum(A, over=first), over="c"))
+    data = elements("f32", 7, 11)
+    kernel = program.compiled(data)
+    verify(kernel, data)
+    wanted = data.astype(np.float64).cumsum("bc".index(first)).cumsum(1)
+    np.testing.assert_allclose(kernel.run(data, backend="emulator"), wanted, rtol=1e-5, atol=1e-4)
+    raised = [step.subject for step in kernel.derivation if step.rewrite == "diagram-raise-scans"]
+    assert len(raised) == (2 if first == "c" else 1)  # no kernel scans along two axes

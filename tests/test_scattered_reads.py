@@ -192,6 +192,103 @@ def test_a_function_says_where_it_reads() -> None:
         assert np.abs(found[b] - wanted).max() < 1e-2
 
 
+ENTRIES: dict[str, tuple[str, Any, Any]] = {
+    "row": ("x d, -> d", lambda A, i: tl.read(A, "i[], d", i=i) * 2, lambda A, i: A[i] * 2),
+    "shift": (
+        "x d, -> x d",
+        lambda A, i: tl.read(A, "x + i[], d", i=i) + A,
+        lambda A, i: np.concatenate([A[i:], np.zeros((i, A.shape[1]))]) + A,
+    ),
+    "computed": (
+        "x d, -> d",
+        lambda A, i: tl.read(A, "i[], d", i=tl.argmax(tl.sum(A, over="d"), over="x")) * i,
+        lambda A, i: A[A.sum(1).argmax()] * i,
+    ),
+    "of all": ("x d, -> ", lambda A, i: tl.read(tl.sum(A, over="d") * 1, "i[]", i=i) * 2, lambda A, i: A.sum(1)[i] * 2),
+    "product": (
+        "x d, -> x",
+        lambda A, i: tl.contract(A, tl.read(A, "i[], d", i=i), over="d"),
+        lambda A, i: A @ A[i],
+    ),
+}
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_entry_of_an_array_without_axes(name: str, machine: str) -> None:
+    axes, function, wanted = ENTRIES[name]
+    program = treadle.kernel(axes, machine=machine)(function)
+    A, i = np.random.default_rng(0).standard_normal((37, 20)).astype(np.float32), np.int32(5)
+    for verdict in program.compiled(A, i).verify(A, i, backend="emulator"):
+        assert verdict.ok, verdict
+    found = program(A, i, backend="emulator")
+    np.testing.assert_allclose(found, wanted(A.astype(np.float64), 5), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("i, d", r"'i' is an array, not an axis: its entries are 'i\[\]'"),
+        ("t, d", r"'t' is an array, not an axis: its entries are 't\[x\]'"),
+        ("i[d], d", r"'i\[d\]' has 1 positions for the axes"),
+        ("t[], d", r"'t\[\]' has 0 positions for the axes"),
+    ],
+)
+def test_an_array_of_entries_is_no_axis(place: str, message: str) -> None:
+    def read(A: Any, i: Any, t: Any) -> Any:
+        return tl.read(A, place, **{place[0]: {"i": i, "t": t}[place[0]]})
+
+    with pytest.raises(TreadleError, match=message):
+        treadle.kernel("x d, , x -> d")(read).trace(["f32", "i32", "i32"], {"x": 3, "d": 5})
+
+
+def shifted(X: Any) -> Any:
+    return np.concatenate([X[:, 1:], np.zeros((len(X), 1), X.dtype)], 1)
+
+
+TWICE: dict[str, tuple[str, Any, Any]] = {
+    "shift of rows": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "i[t], d", i=i), "t, d + 1"),
+        lambda X, i: shifted(X[i]),
+    ),
+    "rows of a shift": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "a, d + 1"), "i[t], d", i=i),
+        lambda X, i: shifted(X)[i],
+    ),
+    "rows of rows": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "i[t], d", i=i), "r[t], d", r=i % 3),
+        lambda X, i: X[i][i % 3],
+    ),
+    "rows of blocks": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(tl.read(X, "a, d // 2"), "i[t], d", i=i),
+        lambda X, i: X[i][:, np.arange(X.shape[1]) // 2],
+    ),
+    "rows of shifted entries": (
+        "a d, t -> t d",
+        lambda X, i: tl.read(X, "j[t], d", j=tl.read(i, "t + 1")),
+        lambda X, i: X[np.append(i[1:], 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("format", ["f32", "f16", "i8"])
+@pytest.mark.parametrize("name", TWICE)
+def test_a_read_of_a_read(name: str, format: str) -> None:
+    """The first is saved where no one place says both."""
+    axes, function, wanted = TWICE[name]
+    program = treadle.kernel(axes, machine="a100")(function)
+    numbers = np.random.default_rng(0).integers(-9, 9, (7, 20))
+    X = numbers.astype({"f32": np.float32, "f16": np.float16, "i8": np.int8}[format])
+    i = np.array([5, 0, 3, 6], np.int32)
+    for verdict in program.compiled(X, i).verify(X, i, backend="emulator"):
+        assert verdict.ok, verdict
+    np.testing.assert_array_equal(program(X, i, backend="emulator"), wanted(X, i))
+
+
 def test_a_condition_on_data_of_entries() -> None:
     @treadle.kernel("q d, x d, x e, u, i -> q e")
     def chosen(Q, K, V, group, kept):

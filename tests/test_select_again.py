@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 import treadle
 import treadle.language as tl
 from roads import compiled
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects.diagram import WhereOp
@@ -140,6 +140,65 @@ def test_what_is_in_no_kernel_cannot_ask() -> None:
     text = PROGRAM.replace("BODY", body).replace("%a, %b : !r, !s", "%a, %c : !r, !s")
     with pytest.raises(TreadleError, match=r"%W has elements only where 'j <= i', but it would be saved by a kernel"):
         run_pipeline(parse_module(text), Options(machine="a100"))
+
+
+ADDED = """
+!X = tensor<?x?xf32, #diagram.array<[i, j]>>
+!Y = tensor<?x?xf32, #diagram.array<[i, k]>>
+!T = tensor<?x?xf32, #diagram.array<[j, k]>>
+!r = tensor<?xf32, #diagram.array<[i]>>
+!s = tensor<?xf32, #diagram.array<[k]>>
+func.func @f(%X: !X) -> (!r, RESULT) attributes {sizes = #diagram.sizes<i = 70, j = 90, k = 90>} {
+  %W = diagram.where %X if "j <= i and i < j + 40" : !X
+  %Y = diagram.read %W at "i, k" : !X -> !Y
+  %a = diagram.reduce max %W over [j] : !X -> !r
+  %one = diagram.fill NUMBER : f32 -> !T
+  %until = diagram.where %one if "k <= j" : !T
+  %c = SUM
+  func.return %a, %c : !r, RESULT
+}
+"""
+SUMS = {
+    "reduce": ("!s", "diagram.reduce add %Y over [i] : !Y -> !s"),
+    "contract": ("!X", "diagram.contract %until, %Y over [k] accumulate f32 : !T, !Y -> !X"),
+}
+
+
+def added(kind: str, number: str = "2.0") -> str:
+    result, total = SUMS[kind]
+    return ADDED.replace("RESULT", result).replace("SUM", total).replace("NUMBER", number)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("kind", SUMS)
+def test_sums_take_the_zeros_that_are_saved(kind: str, machine: str) -> None:
+    """A read is in no kernel, and nobody asks again: a zero counts for as little as what is absent."""
+    kernel = treadle.compile(added(kind), machine=machine, passes=["diagram-raise-scans{sums=none}"])
+    for i, j in ((70, 90), (33, 65), (150, 200), (1, 130), (5, 0), (0, 5)):
+        X = -2 - np.random.default_rng(0).random((i, j), np.float32)
+        for verdict in kernel.verify(X, backend="emulator"):
+            assert verdict.ok, (i, j, verdict)
+
+
+def test_no_infinity_is_multiplied_by_the_zeros_that_are_saved() -> None:
+    with pytest.raises(Refusal, match="would be saved by a kernel and read by what is in none"):
+        FusionPass().apply(Context(), parse_module(added("contract", "0x7F800000")))
+
+
+def added_up(B: Any) -> Any:
+    summed = tl.sum(tl.cumsum(tl.keep(B, "c <= b"), over="c"), over="c")
+    return tl.cumsum(summed, over="b")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("shape", [(10, 5), (70, 90)])
+def test_a_cumulative_sum_of_what_is_kept_is_added_up(shape: tuple[int, int], machine: str) -> None:
+    """The read is the compiler's own."""
+    B = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for static in ("", "b c"):
+        kernel = treadle.kernel("b c -> b", machine=machine, static=static)(added_up)
+        wanted = np.tril(B).astype(float).cumsum(1).sum(1).cumsum()
+        np.testing.assert_allclose(kernel(B, backend="emulator"), wanted, rtol=1e-4, atol=1e-4)
 
 
 def over_two_axes(Q: Any, K: Any, V: Any, T: Any) -> Any:

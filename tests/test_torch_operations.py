@@ -299,3 +299,25 @@ def test_what_fits_no_machine_is_cut() -> None:
     report = report_of(rotated, torch.randn(9, 4), *given, backend="interpreter")
     assert len(report.taken) > 1
     nothing_is_left(report)
+
+
+ALONG: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "softmax": lambda x, dim: x.softmax(dim),
+    "softmax of a sum": lambda x, dim: (x + 1).softmax(dim) * 2,
+    "softmin": lambda x, dim: F.softmin(x, dim),
+    "log_softmax": lambda x, dim: x.log_softmax(dim),
+    "softmax of parts": lambda x, dim: torch.cat([x, x * 2], 1).softmax(dim)[:, :7],
+    "cumsum": lambda x, dim: x.cumsum(dim) * 2,
+    "topk": lambda x, dim: x.topk(1, dim).values * 2,
+    "amax": lambda x, dim: x.amax(dim) * 2,
+}
+
+
+@pytest.mark.parametrize("dim", [2, 3, -3])
+@pytest.mark.parametrize("name", ALONG)
+def test_a_dimension_that_is_not_there_is_refused(name: str, dim: int) -> None:
+    """As PyTorch does it: nothing is computed along another one."""
+    options = Options.of({"machine": "a100", "backend": "emulator"})
+    compiled = torch.compile(lambda x: ALONG[name](x, dim), backend=make_backend(options, Report().graphs.append))
+    with pytest.raises(IndexError, match="Dimension out of range"), torch.no_grad():
+        compiled(NUMBERS)

@@ -153,6 +153,7 @@ def parsed(text: str) -> ast.expr:
     def as_name(word: re.Match[str]) -> str:
         return word[0] + _NAMED if iskeyword(word[0]) and word[0] not in _JOINS else word[0]
 
+    text = re.sub(r"\[\s*\]", "[()]", text)  # the entry of an array without axes, which no Python says
     try:
         tree = ast.parse(re.sub(r"\b[A-Za-z]+\b", as_name, text.strip()), mode="eval").body
     except SyntaxError:  # `x in q`, say, of which there is more to tell than that

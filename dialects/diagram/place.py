@@ -33,7 +33,8 @@ from treadle.dialects.diagram.condition import (
 @irdl_attr_definition
 class PlaceAttr(ParametrizedAttribute):
     """`#diagram.place<"b, 2 * t + r, c">`: for each axis of an array a position that is affine in other axes, in
-    quotients and remainders of them, `x // 16` and `x % 16`, and in entries of integer arrays, `table[b, x // 16]`."""
+    quotients and remainders of them, `x // 16` and `x % 16`, and in entries of integer arrays, `table[b, x // 16]`, of
+    one without axes `start[]`."""
 
     name = "diagram.place"
 

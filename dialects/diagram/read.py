@@ -66,7 +66,8 @@ class ReadOp(PlacedOperation):
 
     It may be *scattered*, too: at remainders, and at entries of arrays in i32 that `with` names. Pages of a cache,
     rows of an embedding and the weights of an expert are read so. Where an entry lies outside of the operand there are
-    zeros, and so there are where a position lies outside of the array of entries. An axis that nothing else gives a
+    zeros, and so there are where a position lies outside of the array of entries; `i[]` is the entry of one without
+    axes. An axis that nothing else gives a
     size goes over all entries: `x` below has 64 for each of `table`'s second axis. Nor does it need one where it goes
     over two axes of the operand, the inner one of a static size, as `z` does.
 
@@ -223,17 +224,18 @@ class ReadOp(PlacedOperation):
         self.check_entries(target)
         for name, value in self.named.items():
             if isinstance(value.owner, ReadOp) and value.owner.is_padded:
-                raise VerifyException(f"input '{name}' is a padded read: read the array itself")
-        if isinstance(inner := self.operand.owner, ReadOp):
-            if divisors_in(inner.place.forms) and not inner.is_scattered:
-                raise VerifyException("it reads what a read at quotients gives: read the array itself")
-            if (inner.is_scattered and (self.is_padded or self.is_scattered)) or (
-                self.is_scattered and inner.is_padded
-            ):
-                raise VerifyException("it reads what a padded read gives: read the array itself")
-            if inner.is_scattered:
-                for form in inner.place.forms:
-                    composed(form, self.forms)
+                raise VerifyException(
+                    f"input '{name}' is a padded read, which is in no memory: put a map between, which saves it, or read "
+                    "the array itself"
+                )
+        if (gives := in_no_memory(self.operand, self.is_padded, self.is_scattered)) is not None:
+            raise VerifyException(
+                f"it reads what {gives} gives, which is in no memory: put a map between, which saves it, or read the "
+                "array itself"
+            )
+        if isinstance(inner := self.operand.owner, ReadOp) and inner.is_scattered:
+            for form in inner.place.forms:
+                composed(form, self.forms)
         if self.is_padded:
             return
         if self.is_scattered:
@@ -271,6 +273,18 @@ class ReadOp(PlacedOperation):
             printer.print_string(" padded")
         print_inputs(printer, self.named.items())
         print_types(printer, self, (self.operand.type,), self.result.type)
+
+
+def in_no_memory(value: SSAValue, padded: bool, scattered: bool) -> str | None:
+    """The read that gives a value at positions which cannot be put together with those of a read of it, which is
+    `padded` or `scattered`; None where there is none."""
+    inner = value.owner
+    if not isinstance(inner, ReadOp):
+        return None
+    if divisors_in(inner.place.forms) and not inner.is_scattered:
+        return "a read at quotients"
+    apart = padded or scattered if inner.is_scattered else scattered and inner.is_padded
+    return "a padded read" if apart else None
 
 
 def with_fitting(block: Block, sizes: Mapping[str, int]) -> dict[str, int]:

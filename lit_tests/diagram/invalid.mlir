@@ -689,7 +689,7 @@ func.func @read(%X: tensor<?x?xf32, #diagram.array<[p, s]>>) {
 
 // -----
 
-// CHECK: it reads what a padded read gives: read the array itself
+// CHECK: it reads what a padded read gives, which is in no memory: put a map between, which saves it, or read the array itself
 func.func @read(%X: tensor<?xf32, #diagram.array<[p]>>, %n: tensor<?xi32, #diagram.array<[t]>>) {
   %Y = diagram.read %X at "l - 1" padded : tensor<?xf32, #diagram.array<[p]>> -> tensor<?xf32, #diagram.array<[l]>>
   %W = diagram.read %Y at "n[t]" padded with (n = %n : tensor<?xi32, #diagram.array<[t]>>) : tensor<?xf32, #diagram.array<[l]>> -> tensor<?xf32, #diagram.array<[t]>>
@@ -698,7 +698,7 @@ func.func @read(%X: tensor<?xf32, #diagram.array<[p]>>, %n: tensor<?xi32, #diagr
 
 // -----
 
-// CHECK: it reads what a read at quotients gives: read the array itself
+// CHECK: it reads what a read at quotients gives, which is in no memory: put a map between, which saves it, or read the array itself
 func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
   %W = diagram.read %X at "t // 8, c" padded : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
   %Y = diagram.read %W at "2 * s, c" : tensor<?x?xf32, #diagram.array<[t, c]>> -> tensor<?x?xf32, #diagram.array<[s, c]>>

@@ -1,12 +1,12 @@
-// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-raise-scans{sums=C}' %s | filecheck %s
-// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-raise-scans{sums=C}' %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-raise-scans{sums=C,D}' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-raise-scans{sums=C,D}' %s | xdsl-opt | filecheck %s
 // RUN: xdsl-opt -p 'set-machine{name=h100},diagram-raise-scans' %s | filecheck %s --check-prefix PAYS
 // RUN: xdsl-opt -p 'set-machine{name=h100},diagram-raise-scans{sums=none}' %s | filecheck %s --check-prefix NONE
 // RUN: xdsl-opt --verify-diagnostics -p 'diagram-raise-scans{sums=A}' %s | filecheck %s --check-prefix WRONG
 
-// WRONG: %A is no sum with a triangle of ones: such are %C, %R
+// WRONG: %A is no sum with a triangle of ones: such are %C, %D, %R
 
-// NONE-COUNT-15: diagram.contract
+// NONE-COUNT-17: diagram.contract
 // NONE-NOT: diagram.scan
 
 !L = tensor<?x?xf32, #diagram.array<[q, x]>>
@@ -208,6 +208,26 @@ func.func @shifted(%L: !L) -> !L {
   %kept = diagram.where %one if "u <= x" : !T
   %A = diagram.contract %kept, %L_u over [u] accumulate f32 : !T, !U -> !L
   func.return %A : !L
+}
+
+// One of what another gives: both are scans, of which the second reads the first.
+
+// CHECK-LABEL: func.func @again
+// CHECK-NEXT:  %C = diagram.scan add %L over x : tensor
+// CHECK-NEXT:  %D = diagram.scan add %C over x : tensor
+// CHECK-NEXT:  func.return %D
+// PAYS-LABEL:  func.func @again
+// PAYS:        %C = diagram.scan add %L over x
+// PAYS-NEXT:   %D = diagram.scan add %C over x
+// PAYS-NEXT:   func.return %D
+func.func @again(%L: !L) -> !L {
+  %one = diagram.fill 1.0 : f32 -> !T
+  %L_u = diagram.read %L at "q, u" : !L -> !U
+  %kept = diagram.where %one if "u <= x" : !T
+  %C = diagram.contract %kept, %L_u over [u] accumulate f32 : !T, !U -> !L
+  %C_u = diagram.read %C at "q, u" : !L -> !U
+  %D = diagram.contract %kept, %C_u over [u] accumulate f32 : !T, !U -> !L
+  func.return %D : !L
 }
 
 // One long row is made in chunks by many blocks: a scan would be by one warp.

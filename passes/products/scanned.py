@@ -21,7 +21,7 @@ class Scanned:
     """A product that is a scan: of what, which lies along `axis` under another name in it."""
 
     product: ContractOp
-    source: SSAValue
+    read: ReadOp
     casts: tuple[CastOp, ...]
     """What is done to the elements once they are read, the last first."""
     axis: str
@@ -31,6 +31,11 @@ class Scanned:
     @property
     def name(self) -> str:
         return self.product.result.name_hint or ""
+
+    @property
+    def source(self) -> SSAValue:
+        """What is scanned now: it may be such a product, too, of which a scan is made first."""
+        return self.read.operand
 
 
 def scanned_in(block: Block) -> list[Scanned]:
@@ -52,7 +57,7 @@ def scanned_by(op: ContractOp) -> Scanned | None:
         found = _order(where, row, summed)
         read, casts = _past_casts(elements)
         if found is not None and isinstance(read, ReadOp) and _goes_over(read, row, summed):
-            return Scanned(op, read.operand, casts, row, *found)
+            return Scanned(op, read, casts, row, *found)
     return None
 
 

@@ -24,7 +24,9 @@ Binary = Callable[[SSAValue, SSAValue], Operation]
 
 class Array:
     """A value of a traced function. Arithmetic aligns axes by name: an operand without an axis is broadcast along
-    it. Arithmetic on narrower formats is done in f32; what the function returns is rounded once, at the end."""
+    it. The result has the axes of the operand with the most, of two with as many the first, in its order, and then
+    those that only the other has. Arithmetic on narrower formats is done in f32; what the function returns is rounded
+    once, at the end."""
 
     __slots__ = ("graph", "value")
 

@@ -42,7 +42,7 @@ def _place(name: str, array: Array, over: str, largest: bool) -> Array:
 
 def topk(array: Array, k: int, over: str, axis: str, largest: bool = True) -> tuple[Array, Array]:
     """The `k` largest (or smallest) elements along the axis `over`, the first of them first, and their positions, in
-    i32: two arrays with `axis`, which has k places, in its stead. Of equal ones the first comes first, and NaNs count
+    i32: two arrays with `axis`, which has k places, as the last. Of equal ones the first comes first, and NaNs count
     as larger than all numbers, as in `torch.topk`. Where fewer than k elements are there: what `max` (or `min`) gives
     of nothing, and 2^31 - 1.
 

@@ -16,7 +16,7 @@ from treadle.dialects.diagram.formats import INTEGERS
 from treadle.language.array import Array, average, combine, elementwise, graph_of, names_of, traced
 from treadle.language.conditions import Comparison, Condition, Joined, always
 from treadle.language.graph import computing_format, constant, is_number, plain
-from treadle.language.places import at_axes, axes_at, check_order
+from treadle.language.places import at_axes, axes_at, check_entries
 
 
 def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
@@ -155,9 +155,10 @@ def read(array: Array, at: str, **inputs: Array) -> Array:
     ones, `"b, 2 * t + r, c"`, quotients and remainders of an axis by a number, and entries of arrays in i32, which are
     named. Keys in pages, rows of a table, and what is computed, as for a rotation by halves:
     `read(pages, "table[b, x // 64], x % 64, d", table=table)`, `read(W, "token[t], d", token=token)`,
-    `read(X, "t, other[d]", other=(index("d", X) + 32) % 64)`. Outside of the array, and where there is no entry, are
-    zeros. The result has the axes of the positions, in their order; one that no argument has goes over all entries
-    that there are.
+    `read(X, "t, other[d]", other=(index("d", X) + 32) % 64)`; of an array without axes the entry is `i[]`, as in
+    `read(X, "i[], d", i=argmax(S, over="x"))`. Outside of the array, and where there is no entry, are zeros. What is
+    read may be a read: where the two places cannot be one, it is saved. The result has the axes of the positions, in
+    their order; one that no argument has goes over all entries that there are.
 
     TreadleError for what is no place, and for arrays that are not named."""
     given: dict[str, Any] = dict(inputs)
@@ -167,7 +168,7 @@ def read(array: Array, at: str, **inputs: Array) -> Array:
     check_inputs(f"place '{at}'", given)
     graph, named = graph_of("read", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
     axes = axes_at(at)
-    check_order(at, {name: each.axes for name, each in inputs.items()})
+    check_entries(at, {name: each.axes for name, each in inputs.items()})
     return Array(graph, graph.read(array.value, [at], axes, padded=True, inputs=named))
 
 
@@ -190,7 +191,10 @@ def minimum(left: Any, right: Any) -> Array:
 
 def where(condition: Any, left: Any, right: Any) -> Array:
     """`left` where the comparison holds, else `right`: `where(S > 0, S, 0.0)`. Several are joined by `&`, `|`, `^` and
-    `~`, each in parentheses: `where((S > 0) & ~(S >= 1), S, 0.0)`."""
+    `~`, each in parentheses: `where((S > 0) & ~(S >= 1), S, 0.0)`.
+
+    The axes are those of the array that has the most, in its order, and then those that others add, as in arithmetic;
+    of several that have as many it is the first, and what is compared comes before `left` and `right`."""
     if not isinstance(condition, Condition):
         raise TreadleError(
             "the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0) or, for equal ones, "

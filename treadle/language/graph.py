@@ -35,6 +35,8 @@ from treadle.dialects.diagram import (
 )
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, INTEGERS, NUMBER_FORMATS, number_format
+from treadle.dialects.diagram.place import PlaceAttr, is_scattered
+from treadle.dialects.diagram.read import in_no_memory
 from treadle.language.names import name_values
 from treadle.language.places import not_given
 
@@ -142,6 +144,10 @@ class Graph:
     def _asked(self, value: SSAValue) -> SSAValue:
         return self.cast(value, i32) if str(format_of(value.type)) in BYTES else value
 
+    def _entries(self, value: SSAValue) -> SSAValue:
+        value = self._asked(value)
+        return self._saved(value) if isinstance(value.owner, ReadOp) and value.owner.is_padded else value
+
     def read(
         self,
         value: SSAValue,
@@ -151,18 +157,22 @@ class Graph:
         inputs: Mapping[str, SSAValue] | None = None,
     ) -> SSAValue:
         """The value at other positions, one for each of its axes, with `inputs` for the arrays whose entries these
-        are made of; outside of it are zeros, if it is `padded`. An axis that no argument has is as long as there is to
-        read, which is known here where the sizes of what is read are (TreadleError)."""
+        are made of; outside of it are zeros, if it is `padded`. What another read gives is saved before, where the two
+        cannot be one. An axis that no argument has is as long as there is to read, which is known here where the sizes
+        of what is read are (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
-        named = {name: self._asked(each) for name, each in (inputs or {}).items()}
+        named = {name: self._entries(each) for name, each in (inputs or {}).items()}
+        text = ", ".join(places)
         told = [axis for axis in axes if check_axis(axis) not in self.sizes]
         self.sizes |= dict.fromkeys(told, DYNAMIC)
 
         def reading() -> ReadOp:
-            return ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded, named)
+            return ReadOp(value, text, self._type(axes, format_of(value.type)), padded, named)
 
         try:
+            if in_no_memory(value, padded, is_scattered(PlaceAttr(text).forms)) is not None:
+                value = self._saved(value)
             op = reading()
             op.verify()
             if sizes := {axis: size for axis, size in op.fitting({}).items() if axis in told}:
@@ -184,6 +194,10 @@ class Graph:
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error
         return self._add(op)
+
+    def _saved(self, value: SSAValue) -> SSAValue:
+        """What a read gives, for another one to read: in memory, where each of its elements has one place."""
+        return self.map([value], lambda scalars: scalars[0], format_of(value.type))
 
     def fresh_axis(self, axis: str) -> str:
         """Another axis of the size of one."""

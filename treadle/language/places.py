@@ -57,10 +57,17 @@ def axes_at(text: str) -> tuple[str, ...]:
         raise TreadleError(str(error)) from error
 
 
-def check_order(text: str, axes: Mapping[str, Sequence[str]]) -> None:
-    """(TreadleError for an entry that names just the axes of its array, in another order than it has them: the order of
-    what is computed is easily mistaken, and an array that is turned over is seldom meant)"""
-    for entry in entries_in(PlaceAttr(text).forms):
+def check_entries(text: str, axes: Mapping[str, Sequence[str]]) -> None:
+    """(TreadleError for an array that stands where its entry is meant, and for an entry that names just the axes of its
+    array, in another order than it has them: the order of what is computed is easily mistaken, and an array that is
+    turned over is seldom meant)"""
+    forms = PlaceAttr(text).forms
+    entries = entries_in(forms)
+    named = {entry.name for entry in entries}
+    if alone := [axis for axis in axes_of_forms(forms) if axis in axes and axis not in named]:
+        entry = f"{alone[0]}[{', '.join(axes[alone[0]])}]"
+        raise TreadleError(f"place '{text}': '{alone[0]}' is an array, not an axis: its entries are '{entry}'")
+    for entry in entries:
         own, said = tuple(axes.get(entry.name, ())), tuple(map(spelled, entry.places))
         if said != own and sorted(said) == sorted(own):
             raise TreadleError(

@@ -85,7 +85,7 @@ class Apart:
     def _is_reduced(self, node: Node, dims: Sequence[Any]) -> bool:
         """Whether these are dimensions of which the one is among."""
         rank = len(shape_of(node.all_input_nodes[0]))
-        return self.dim in [dim % rank - rank for dim in dims]
+        return self.dim in [dim if dim < 0 else dim - rank for dim in dims]
 
     def _dims(self, node: Node) -> Sequence[Any]:
         dims: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")

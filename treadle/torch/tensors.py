@@ -60,8 +60,12 @@ class Tensor:
         return leaves(axis for axes in self.dims for axis in axes)
 
     def place(self, dim: int) -> int | None:
-        """A dimension counted from the start; None for that of a tensor without any, which PyTorch allows to name."""
-        return dim % len(self.dims) if self.dims else None
+        """A dimension counted from the start; None for that of a tensor without any, which PyTorch allows to name
+        (Unsupported for one that it has not)."""
+        rank = max(len(self.dims), 1)
+        if not -rank <= dim < rank:
+            raise Unsupported(f"dimension {dim} of a tensor that has {len(self.dims)}, which PyTorch refuses")
+        return dim % rank if self.dims else None
 
     def along(self, dim: int) -> tuple[Axis, ...]:
         """The axes of a dimension; one of size 1 has none."""
@@ -185,9 +189,10 @@ class Body:
 
     def along(self, tensor: Tensor, dim: int, function: Callable[..., Any]) -> Tensor:
         """`function(array, names of axes)` along a dimension, which stays."""
+        axes = tensor.along(dim)
         if self.graph is None:
             return self.tensor(tensor.dims)
-        return self.tensor(tensor.dims, function(self.whole(tensor), [self.names[axis] for axis in tensor.along(dim)]))
+        return self.tensor(tensor.dims, function(self.whole(tensor), [self.names[axis] for axis in axes]))
 
     def contract(self, left: Tensor, right: Tensor, dims: Dims, over: tuple[Axis, ...], format: str | None) -> Tensor:
         """Products, summed over `over` (no axes are a dimension of size 1); operands are rounded to `format` first.

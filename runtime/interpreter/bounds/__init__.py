@@ -15,7 +15,8 @@ What the units are, and why they are not smaller:
   such products and not those of f16. Where sums of N are promoted, N terms of 2^-13, and 2^-24 for each such sum.
 - A sum of n elements, in any order: n roundings of a partial sum, which is at most the sum of the positive
   elements or of the negative ones. No order is assumed, so that splitting, streaming and shuffling need no
-  bound of their own; it grows with n, where a lucky order would grow with its square root.
+  bound of their own; it grows with n, where a lucky order would grow with its square root. Of nothing but exact zeros,
+  as where no element is there, it is exact: so a mean of none is known to be NaN.
 - A product of n elements, in any order: n roundings, and no bound where an order leaves the range, even if the
   product does not. What a partial product loses below the smallest number, the elements that follow may enlarge.
 - An infinite element of a contraction times what may be zero, or of either sign: no bound. Nor if an absent element

@@ -157,7 +157,8 @@ def reduce_error(
         bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
         if not is_float(format):  # integers wrap, in any order to the same
             bound = np.where(np.max(error, axis=dimensions, initial=0.0) == 0, 0.0, bound)
-        return settled(value, bound + count * SMALLEST.get(str(format), 0.0))
+        bound = np.where((value == 0) & (most == 0), 0.0, bound + count * SMALLEST.get(str(format), 0.0))
+        return settled(value, bound)  # of exact zeros, as of no elements, the sum is one
 
 
 def scan_error(op: diagram.ScanOp, data: Numbers, value: AnyArray, likely: bool = False) -> FloatArray:
