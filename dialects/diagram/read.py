@@ -225,8 +225,8 @@ class ReadOp(PlacedOperation):
         for name, value in self.named.items():
             if isinstance(value.owner, ReadOp) and value.owner.is_padded:
                 raise VerifyException(
-                    f"input '{name}' is a padded read, which is in no memory: put a map between, which saves it, or read "
-                    "the array itself"
+                    f"input '{name}' is a padded read, which is in no memory: put a map between, which saves it, or "
+                    "read the array itself"
                 )
         if (gives := in_no_memory(self.operand, self.is_padded, self.is_scattered)) is not None:
             raise VerifyException(

@@ -9,7 +9,7 @@ from treadle.dialects.diagram.array import DYNAMIC
 from treadle.language.array import Array, graph_of
 from treadle.language.functions import check_inputs
 from treadle.language.graph import check_axis
-from treadle.language.places import axes_at, check_order
+from treadle.language.places import axes_at, check_entries
 
 
 def scatter(array: Array, axes: str, at: str, **inputs: Array) -> Array:
@@ -31,7 +31,7 @@ def scatter(array: Array, axes: str, at: str, **inputs: Array) -> Array:
     graph, named = graph_of("scatter", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
     if unknown := [axis for axis in axes_at(at) if axis not in array.axes]:
         raise TreadleError(f"place '{at}': '{unknown[0]}' is no axis of the array (it has {', '.join(array.axes)})")
-    check_order(at, {name: each.axes for name, each in inputs.items()})
+    check_entries(at, {name: each.axes for name, each in inputs.items()})
     target = [_sized(array, word) for word in axes.split()]
     return Array(graph, graph.scatter(array.value, at, target, named))
 
