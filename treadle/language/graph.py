@@ -187,7 +187,7 @@ class Graph:
         """The value added up at positions, one for each of these axes, which there are (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
-        value, named = self.computed(value), {name: self._asked(each) for name, each in inputs.items()}
+        value, named = self.computed(value), {name: self._entries(each) for name, each in inputs.items()}
         try:
             op = ScatterOp(value, place, self._type(axes, format_of(value.type)), named)
             op.verify()
