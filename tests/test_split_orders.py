@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_topk import first, rows
 
 import treadle
 import treadle.language as tl
 import treadle.torch
-from tests.test_topk import first, rows
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.main import main
 
