@@ -93,4 +93,27 @@ def _make_kernels(module: ModuleOp) -> None:
         step.apply(Context(), module)
 
 
-__all__ = ["FunctionTrial"]
+def compose(function: func.FuncOp) -> None:
+    """What a function becomes before its kernels are made, where a pass that comes early asks for their times."""
+    # imported here, for they come later in the pipeline
+    from treadle.passes.diagram_bubble_up_reads import DiagramBubbleUpReadsPass
+    from treadle.passes.diagram_compose_maps import DiagramComposeMapsPass
+    from treadle.passes.diagram_hoist_factors import DiagramHoistFactorsPass
+    from treadle.passes.diagram_merge_axes import DiagramMergeAxesPass
+    from treadle.passes.diagram_raise_masks import DiagramRaiseMasksPass
+    from treadle.passes.diagram_reassociate import DiagramReassociatePass
+
+    module = function.parent_op()
+    assert isinstance(module, ModuleOp)
+    for step in (
+        DiagramRaiseMasksPass(),
+        DiagramMergeAxesPass(),
+        DiagramHoistFactorsPass(),
+        DiagramReassociatePass(),
+        DiagramBubbleUpReadsPass(),
+        DiagramComposeMapsPass(),
+    ):
+        step.apply(Context(), module)
+
+
+__all__ = ["FunctionTrial", "compose"]

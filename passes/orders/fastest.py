@@ -12,12 +12,11 @@ from xdsl.ir import SSAValue
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.passes.kernels.by_time import is_faster
-from treadle.passes.kernels.function_trial import FunctionTrial
+from treadle.passes.kernels.function_trial import FunctionTrial, compose
 from treadle.passes.kernels.roles import WHOLE_LIMIT
 from treadle.passes.kernels.some_of import Times, times_text
 from treadle.passes.orders.found import First, firsts_in
 from treadle.passes.orders.parts import split
-from treadle.passes.products.scanned_trial import compose
 from treadle.passes.reads.found import made_of
 
 MOST_ALONE = 1024

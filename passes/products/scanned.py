@@ -55,7 +55,7 @@ def scanned_by(op: ContractOp) -> Scanned | None:
             continue
         (row,) = set(axes_of(triangle.type)) - {summed} or {""}
         found = _order(where, row, summed)
-        read, casts = _past_casts(elements)
+        read, casts = past_casts(elements)
         if found is not None and isinstance(read, ReadOp) and _goes_over(read, row, summed):
             return Scanned(op, read, casts, row, *found)
     return None
@@ -63,14 +63,14 @@ def scanned_by(op: ContractOp) -> Scanned | None:
 
 def _triangle(value: SSAValue) -> WhereOp | None:
     """The condition that leaves ones of an array along two axes."""
-    where, _ = _past_casts(value)
+    where, _ = past_casts(value)
     if not isinstance(where, WhereOp) or where.inputs or len(axes_of(value.type)) != 2:
         return None
-    fill, _ = _past_casts(where.operand)
+    fill, _ = past_casts(where.operand)
     return where if isinstance(fill, FillOp) and fill.number == 1 else None
 
 
-def _past_casts(value: SSAValue) -> tuple[Operation | None, tuple[CastOp, ...]]:
+def past_casts(value: SSAValue) -> tuple[Operation | None, tuple[CastOp, ...]]:
     """What makes the elements that are cast, and the casts, the last first."""
     casts: list[CastOp] = []
     while isinstance(value.owner, CastOp):
@@ -149,4 +149,4 @@ def scan(function: func.FuncOp, each: Scanned, rewrite: str, why: str) -> None:
     note(function, rewrite, f"{name} along {each.axis}", LAW, why)
 
 
-__all__ = ["LAW", "Scanned", "scan", "scanned_called", "scanned_in"]
+__all__ = ["LAW", "Scanned", "past_casts", "scan", "scanned_called", "scanned_in"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from treadle.passes.kernels.function_trial import FunctionTrial
+from treadle.passes.kernels.function_trial import FunctionTrial, compose
 from treadle.passes.kernels.some_of import Times, fastest_of
 from treadle.passes.products.scanned import Scanned, scan, scanned_called
 
@@ -31,27 +30,4 @@ def fastest_scanned(
     return fastest_of(found, times, trial.longer)
 
 
-def compose(function: func.FuncOp) -> None:
-    """As the pipeline will."""
-    # imported here, for they come later in the pipeline
-    from treadle.passes.diagram_bubble_up_reads import DiagramBubbleUpReadsPass
-    from treadle.passes.diagram_compose_maps import DiagramComposeMapsPass
-    from treadle.passes.diagram_hoist_factors import DiagramHoistFactorsPass
-    from treadle.passes.diagram_merge_axes import DiagramMergeAxesPass
-    from treadle.passes.diagram_raise_masks import DiagramRaiseMasksPass
-    from treadle.passes.diagram_reassociate import DiagramReassociatePass
-
-    module = function.parent_op()
-    assert isinstance(module, ModuleOp)
-    for step in (
-        DiagramRaiseMasksPass(),
-        DiagramMergeAxesPass(),
-        DiagramHoistFactorsPass(),
-        DiagramReassociatePass(),
-        DiagramBubbleUpReadsPass(),
-        DiagramComposeMapsPass(),
-    ):
-        step.apply(Context(), module)
-
-
-__all__ = ["compose", "fastest_scanned"]
+__all__ = ["fastest_scanned"]

@@ -18,6 +18,7 @@ from treadle.passes._functions import erase_unused, label, note, replace
 from treadle.passes.expressions.conditions import inputs_of, parts_of, spelled
 from treadle.passes.expressions.scalars import Leaf, build_map, convert, product
 from treadle.passes.products.positions import with_type
+from treadle.passes.products.scanned import past_casts
 
 LAW = "what data name the place of is added up there"
 
@@ -72,7 +73,7 @@ def scattered_by(op: ReduceOp | ContractOp) -> Scattered | None:
     if op.init is not None or not _is_sum(op):
         return None
     for value, factor in _sides(op):
-        where, casts = _past_casts(value)
+        where, casts = past_casts(value)
         if not isinstance(where, WhereOp):
             continue
         found = Scattered(op, where, casts, factor, *_fixed(where, op.over_axes))
@@ -90,14 +91,6 @@ def _is_sum(op: ReduceOp | ContractOp) -> bool:
 def _sides(op: ReduceOp | ContractOp) -> list[tuple[SSAValue, SSAValue | None]]:
     """What is summed where a condition may hold, and the factor beside it."""
     return [(op.operand, None)] if isinstance(op, ReduceOp) else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
-
-
-def _past_casts(value: SSAValue) -> tuple[Operation | None, tuple[CastOp, ...]]:
-    casts: list[CastOp] = []
-    while isinstance(value.owner, CastOp):
-        casts.append(value.owner)
-        value = value.owner.operand
-    return (value.owner if isinstance(value.owner, Operation) else None), tuple(casts)
 
 
 def _is_free(each: Scattered) -> bool:

@@ -8,9 +8,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from treadle.passes.kernels.function_trial import FunctionTrial
+from treadle.passes.kernels.function_trial import FunctionTrial, compose
 from treadle.passes.kernels.some_of import Times, fastest_of
-from treadle.passes.products.scanned_trial import compose
 from treadle.passes.products.scattered import Scattered, scatter_all
 
 
