@@ -10,7 +10,7 @@ from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.elements import CastOp, IndexOp
 from treadle.dialects.diagram.formats import holds
 from treadle.dialects.diagram.law import LawOp
@@ -18,6 +18,12 @@ from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.reduce import ReduceOp
 
 EQUAL, DIFFERENT = "eq", "ne"
+NOWHERE = 2**31 - 1
+"""The place of what is not there."""
+
+NO_NUMBERS = 2**30
+"""What places of NaNs are beyond, where these come last: more than an axis has."""
+
 _LAST = {"max": -inf, "min": inf}
 """What no number comes behind."""
 
@@ -101,7 +107,7 @@ class Orders:
         if not isinstance(op, arith.CmpiOp) or _predicate(op) != predicate:
             return None
         sides = [map.inputs[each.index] for each in (op.lhs, op.rhs) if isinstance(each, BlockArgument)]
-        places = [each for each in sides if not _is_position(each, axis)]
+        places = [each for each in sides if not _is_place(each, axis)]
         if len(sides) != 2 or len(places) != 1 or not isinstance(places[0].owner, ReduceOp):
             return None
         order = self.of(places[0].owner)
@@ -113,12 +119,12 @@ class Orders:
         if op.kind.data != "min" or chosen is None:
             return None
         map, (test, position, nowhere) = chosen
-        if not isinstance(position, BlockArgument) or not _is_position(map.inputs[position.index], axis):
+        if not isinstance(position, BlockArgument) or not _is_place(map.inputs[position.index], axis):
             return None
-        if _number(nowhere) != 2**31 - 1:
+        if _number(nowhere) != NOWHERE:
             return None
-        found: tuple[Order, bool] | None = None
         left: list[Order] = []
+        others: list[SSAValue] = []
         behind = False
         for each in _joined(test, arith.AndIOp):
             if (places := self._not_taken(each, map, axis)) is not None:
@@ -126,8 +132,9 @@ class Orders:
             elif (last := self._behind(each, map, axis)) is not None:
                 left.extend(replace(last, rank=rank) for rank in range(last.rank + 1))
                 behind = True
-            elif found is not None or (found := self._is_extreme(each, map, axis)) is None:
-                return None
+            else:
+                others.append(each)
+        found = self._is_extreme(others, map, axis)
         if found is None or (behind and not found[1]):
             return None
         equal, _ = found
@@ -150,7 +157,7 @@ class Orders:
         if not isinstance(op, arith.CmpiOp) or _predicate(op) != "sgt":
             return None
         position, behind = _input(op.lhs, map), _input(op.rhs, map)
-        if position is None or behind is None or not _is_position(position, axis):
+        if position is None or behind is None or not _is_place(position, axis):
             return None
         return self._if_last(behind)
 
@@ -172,19 +179,16 @@ class Orders:
     def _found(self, value: SSAValue) -> Order | None:
         return self.of(value.owner) if isinstance(value.owner, ReduceOp) else None
 
-    def _is_extreme(self, test: SSAValue, map: MapOp, axis: str) -> tuple[Order, bool] | None:
+    def _is_extreme(self, tests: Sequence[SSAValue], map: MapOp, axis: str) -> tuple[Order, bool] | None:
         """The extremum that elements are compared with, of which they are, and whether it is asked that they are what
         they were in the array of the order, which those that were taken are not. A NaN may be asked for as well."""
-        found: tuple[Order, bool] | None = None
-        for each in _joined(test, arith.OrIOp):
-            if _is_of_nan(each, map):
-                continue
-            if found is not None or (found := self._is_one(each, map, axis)) is None:
-                return None
-        return found
+        if len(tests) != 1:
+            return self._is_one(tests, map, axis)
+        numbers = [each for each in _joined(tests[0], arith.OrIOp) if not _is_of_nan(each, map)]
+        return self._is_one([*_joined(numbers[0], arith.AndIOp)], map, axis) if len(numbers) == 1 else None
 
-    def _is_one(self, test: SSAValue, map: MapOp, axis: str) -> tuple[Order, bool] | None:
-        compared = [_equal(each, map) for each in _joined(test, arith.AndIOp)]
+    def _is_one(self, tests: Sequence[SSAValue], map: MapOp, axis: str) -> tuple[Order, bool] | None:
+        compared = [_equal(each, map) for each in tests]
         orders = [self._found(pair[1]) for pair in compared if pair is not None]
         found = next((order for order in orders if order is not None), None)
         if found is None or found.is_place or found.axis != axis or len(orders) != len(compared) > 2:
@@ -223,10 +227,12 @@ def _joined(test: SSAValue, by: type[arith.OrIOp | arith.AndIOp]) -> Iterator[SS
     yield from _joined(op.rhs, by)
 
 
-def _is_of_nan(test: SSAValue, map: MapOp) -> bool:
-    """Whether it is asked if an element is no number."""
+def _is_of_nan(test: SSAValue, map: MapOp, array: SSAValue | None = None) -> bool:
+    """Whether it is asked if an element (of this array) is no number."""
     op = test.owner
-    return isinstance(op, arith.CmpfOp) and _predicate(op) == "une" and _same(op.lhs, op.rhs, map)
+    if not isinstance(op, arith.CmpfOp) or _predicate(op) != "une" or not _same(op.lhs, op.rhs, map):
+        return False
+    return array is None or _input(op.lhs, map) is array
 
 
 def _same(one: SSAValue, other: SSAValue, map: MapOp) -> bool:
@@ -246,8 +252,47 @@ def _input(value: SSAValue, map: MapOp) -> SSAValue | None:
     return _widened(map.inputs[value.index]) if isinstance(value, BlockArgument) else None
 
 
-def _is_position(value: SSAValue, axis: str) -> bool:
-    return isinstance(value.owner, IndexOp) and value.owner.axis == axis
+def before_numbers(value: SSAValue) -> SSAValue:
+    """The array that an infinity stands for NaNs of, so that they come last; else the array itself."""
+    chosen = _chosen(value)
+    if chosen is None:
+        return value
+    map, (test, nothing, rest) = chosen
+    array = _input(rest, map)
+    return array if array is not None and _number(nothing) == inf and _is_of_nan(test, map, array) else value
+
+
+def _is_place(value: SSAValue, axis: str) -> bool:
+    """Whether each element along an axis has a place of its own there, in their order: positions, or those of NaNs
+    beyond all others."""
+    return is_position(value, axis) or _is_behind_numbers(value, axis)
+
+
+def is_position(value: SSAValue, axis: str) -> bool:
+    """Whether an array has the positions along an axis."""
+    return isinstance(value.owner, IndexOp) and axes_of(value.type) == (axis,)
+
+
+def _is_behind_numbers(value: SSAValue, axis: str) -> bool:
+    """Whether it has positions along an axis, and those of NaNs come behind: further on by more than the axis has."""
+    chosen = _chosen(value)
+    if chosen is None:
+        return False
+    map, (test, beyond, place) = chosen
+    position = _input(place, map)
+    if position is None or not is_position(position, axis) or not _is_of_nan(test, map):
+        return False
+    return _is_beyond(beyond, map, position)
+
+
+def _is_beyond(value: SSAValue, map: MapOp, position: SSAValue) -> bool:
+    """Whether a scalar of a map is a position and `NO_NUMBERS`, added there or in a map before."""
+    if (before := _input(value, map)) is not None:
+        if not isinstance(before.owner, MapOp) or (terminator := before.owner.body.block.last_op) is None:
+            return False
+        return _is_beyond(terminator.operands[0], before.owner, position)
+    op = value.owner
+    return isinstance(op, arith.AddiOp) and _input(op.lhs, map) is position and _number(op.rhs) == NO_NUMBERS
 
 
 def _number(value: SSAValue) -> float | None:
@@ -260,4 +305,4 @@ def _predicate(op: arith.CmpiOp | arith.CmpfOp) -> str:
     return names[op.predicate.value.data]
 
 
-__all__ = ["Order", "Orders", "order_of"]
+__all__ = ["NOWHERE", "NO_NUMBERS", "Order", "Orders", "before_numbers", "is_position", "order_of"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, IndexOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.orders import Order, Orders
+from treadle.dialects.diagram.orders import Order, Orders, before_numbers, is_position
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def _which(order: Order) -> tuple[bool, int]:
     return order.is_place, order.rank
 
 
-def _first(array: SSAValue, axis: str, ranked: dict[tuple[bool, int], ReduceOp], block: Block) -> First | None:
-    count = len(ranked) // 2
+def _first(numbers: SSAValue, axis: str, ranked: dict[tuple[bool, int], ReduceOp], block: Block) -> First | None:
+    array, count = before_numbers(numbers), len(ranked) // 2
     if axes_of(array.type)[-1:] != (axis,) or absences(array):
         return None
     if count < 2 or ranked.keys() != {(is_place, rank) for is_place in (False, True) for rank in range(count)}:
@@ -90,9 +90,4 @@ def _arrays(op: Operation) -> Iterator[SSAValue]:
     return (value for value in op.operands if is_array(value.type))
 
 
-def is_position(value: SSAValue, axis: str) -> bool:
-    """Whether an array has the positions along an axis."""
-    return isinstance(value.owner, IndexOp) and axes_of(value.type) == (axis,)
-
-
-__all__ = ["First", "firsts_in", "is_position"]
+__all__ = ["First", "firsts_in"]

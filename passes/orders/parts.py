@@ -13,17 +13,15 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CastOp, CollapseOp, IndexOp, MapOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of, with_format
+from treadle.dialects.diagram.orders import NOWHERE, is_position
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.passes._functions import erase_unused, fresh_hint, label, note
 from treadle.passes.axes.merge import merged, name_of
-from treadle.passes.orders.found import First, is_position
+from treadle.passes.orders.found import First
 from treadle.passes.reads.bubble import read_again
 from treadle.passes.reads.found import may_move_alone
 
 LAW = "the first of an order are among the first of its parts"
-
-NOWHERE = 2**31 - 1
-"""The place of what is not there."""
 
 
 def split(function: func.FuncOp, first: First, length: int, rewrite: str, why: str) -> None:
@@ -86,13 +84,20 @@ class _Parts:
     ) -> dict[SSAValue, SSAValue]:
         """All that finds the first few, of another array along an axis of its own, whose elements have these places."""
         made: dict[SSAValue, SSAValue] = {self.first.array: array}
+        of_places: set[SSAValue] = set()
         for op in self.first.ops:
-            made |= {each: places for each in op.operands if is_position(each, self.first.axis)}
+            positions = [each for each in op.operands if is_position(each, self.first.axis)]
+            made |= dict.fromkeys(positions, places)
+            of_places.update(positions)
             new = op.clone(made)
             if isinstance(new, ReduceOp):
                 new.properties["over"] = ArrayAttr([StringAttr(axis)])
-            value = self._put(new, op.results[0])
-            made[op.results[0]] = Rewriter.replace_value_with_new_type(value, self._type(value.type, instead))
+            value, old = self._put(new, op.results[0]), op.results[0]
+            type = self._type(old.type, instead)
+            if of_places.issuperset(op.operands):
+                of_places.add(old)
+                type = with_format(places.type, format_of(old.type))
+            made[old] = Rewriter.replace_value_with_new_type(value, type)
         return made
 
     def _in_all(self, place: SSAValue, like: SSAValue) -> SSAValue:

@@ -10,14 +10,12 @@ from typing import Any
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.formats import INTEGERS
+from treadle.dialects.diagram.orders import NO_NUMBERS, NOWHERE
 from treadle.language.array import Array, names_of, traced
 from treadle.language.conditions import Comparison, Condition
 from treadle.language.functions import index, where
 from treadle.language.graph import plain
 from treadle.language.stacked import side_by_side
-
-NOWHERE = 2**31 - 1
-"""The position where there is no element."""
 
 MOST = 32
 """How many of an order are looked for: each is an extreme of what the ones before it leave."""
@@ -70,15 +68,30 @@ def _along(name: str, array: Array, over: str) -> tuple[Array, str]:
 def in_order(array: Array, axes: Sequence[str], places: Array, k: int, largest: bool) -> list[tuple[Array, Array]]:
     """The first `k` elements of an order along some axes, each with its place, of which `places` has one for each
     element along these. NaNs are larger than all numbers."""
-    of_numbers = not largest and array.format not in INTEGERS
-    take = _smallest_number if of_numbers else _extreme
-    left = _Left(array, places, _last(array, largest), array)
-    found = [take(left, axes, largest)]
+    if not largest and array.format not in INTEGERS:
+        return _smallest_first(array, axes, places, k)
+    return _in_order(_Left(array, places, _last(array, largest), array), axes, k, largest)
+
+
+def _smallest_first(array: Array, axes: Sequence[str], places: Array, k: int) -> list[tuple[Array, Array]]:
+    """NaNs come behind infinities, which they are taken for: their places are those of others and `NO_NUMBERS`."""
+    is_nan = _is_nan(array)
+    numbers = where(is_nan, inf, array)
+    left = _Left(numbers, where(is_nan, places + NO_NUMBERS, places), inf, numbers, has_nans=False)
+    return [_as_it_was(value, place) for value, place in _in_order(left, axes, k, largest=False)]
+
+
+def _as_it_was(value: Array, place: Array) -> tuple[Array, Array]:
+    is_nan = (place >= NO_NUMBERS) & ~place.equals(NOWHERE)
+    return where(is_nan, nan, value), where(is_nan, place - NO_NUMBERS, place)
+
+
+def _in_order(left: _Left, axes: Sequence[str], k: int, largest: bool) -> list[tuple[Array, Array]]:
+    found = [_extreme(left, axes, largest)]
     for _ in range(1, k):
         value, place = found[-1]
-        beyond = where(_is_nan(value), NOWHERE, -1) if of_numbers else -1  # behind NaNs there are no numbers
-        left = left.without(place, where(value.equals(left.last), place, beyond))
-        found.append(take(left, axes, largest))
+        left = left.without(place, where(value.equals(left.last), place, -1))
+        found.append(_extreme(left, axes, largest))
     return found
 
 
@@ -97,6 +110,7 @@ class _Left:
     left: Array
     behind: Array | None = None
     """Of elements that are `last` themselves, those behind this place are left."""
+    has_nans: bool = True
 
     def without(self, place: Array, behind: Array) -> _Left:
         left = where(self.places.equals(place), self.last, self.left)
@@ -117,16 +131,7 @@ def _extreme(left: _Left, axes: Sequence[str], largest: bool) -> tuple[Array, Ar
     value = left.left.max(axes) if largest else left.left.min(axes)
     is_it = left.left.equals(value)
     is_left = is_it if left.behind is None else is_it & left.is_there
-    return value, left.first(is_left | _is_nan(left.left), axes)
-
-
-def _smallest_number(left: _Left, axes: Sequence[str], largest: bool) -> tuple[Array, Array]:
-    """The smallest of what is left, a NaN only where nothing else is."""
-    numbers = where(_is_nan(left.left), inf, left.left)
-    value = numbers.min(axes)
-    place = left.first(numbers.equals(value) & left.is_there, axes)
-    of_nan, is_none = _first(_is_nan(left.left), left.places, axes), place.equals(NOWHERE)
-    return where(is_none & ~of_nan.equals(NOWHERE), nan, value), where(is_none, of_nan, place)
+    return value, left.first(is_left | _is_nan(left.left) if left.has_nans else is_left, axes)
 
 
 def _first(holds: Condition, places: Array, axes: Sequence[str]) -> Array:
