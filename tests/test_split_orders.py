@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_topk import first, rows
+from test_topk import NOWHERE, first, rows
 
 import treadle
 import treadle.language as tl
@@ -27,8 +27,8 @@ def steps(kernel: treadle.Kernel) -> list[str]:
     return [f"{step.rewrite} {step.subject}" for step in kernel.derivation if PASS in step.rewrite]
 
 
-def of_rows(k: int, length: int, format: str = "f32") -> Any:
-    function = lambda a: tl.topk(a, k, over="x", axis="r")  # noqa: E731
+def of_rows(k: int, length: int, format: str = "f32", largest: bool = True) -> Any:
+    function = lambda a: tl.topk(a, k, over="x", axis="r", largest=largest)  # noqa: E731
     return treadle.kernel("q x -> q r, q r")(function).trace([format], {"q": 9, "x": length}, ["x"])
 
 
@@ -42,14 +42,15 @@ def of_products(n: int, k: int, d: int) -> Any:
 
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("length", [4, 8, 20])
-def test_it_is_the_order_of_the_whole(length: int, machine: str) -> None:
+def test_it_is_the_order_of_the_whole(length: int, largest: bool, machine: str) -> None:
     """Of equal elements, infinities and NaNs, too, and of parts with fewer elements than are looked for."""
-    a, kernel = rows(), in_parts(of_rows(5, 40), length, machine)
-    assert steps(kernel) == [f"{PASS} %max along x in parts of {length}"]
+    a, kernel = rows(), in_parts(of_rows(5, 40, largest=largest), length, machine)
+    assert steps(kernel) == [f"{PASS} {'%max' if largest else '%min'} along x in parts of {length}"]
     assert kernel.estimate.kernels == 2
     values, places = kernel.run(a, backend="emulator")
-    expected = first(a, 5)
+    expected = first(a, 5, largest)
     np.testing.assert_array_equal(values, expected[0])
     np.testing.assert_array_equal(places, expected[1])
 
@@ -62,12 +63,31 @@ def test_in_16_bits() -> None:
     np.testing.assert_array_equal(values, first(a, 3)[0])
 
 
-def test_elements_that_may_be_absent_are_not_read_in_parts() -> None:
+@pytest.mark.parametrize("largest", [True, False])
+def test_of_what_is_absent_no_part_has_anything(largest: bool) -> None:
+    """Of rows that end before the last parts do, and of none; each part asks where its elements lie in the row."""
+
     @treadle.kernel("q x, q -> q r, q r")
     def found(a: Any, n: Any) -> Any:
-        return tl.topk(tl.keep(a, "x < n[q]", n=n), 3, over="x", axis="r")
+        return tl.topk(tl.keep(a, "x < n[q]", n=n), 3, over="x", axis="r", largest=largest)
 
-    module = found.trace(["f32", "i32"], {"q": 5, "x": 32}, ["x"])
+    a, n = rows(), np.array([40, 0, 1, 7, 8, 9, 30, 2, 39], np.int32)
+    kernel = in_parts(found.trace(["f32", "i32"], {"q": 9, "x": 40}, ["x"]), 8, "h100")
+    assert steps(kernel) == [f"{PASS} {'%max' if largest else '%min'} along x in parts of 8"]
+    values, places = kernel.run(a, n, backend="emulator")
+    for row, there in enumerate(n):
+        expected, at = first(a[row : row + 1, :there], 3, largest)
+        missing = 3 - at.shape[1]
+        np.testing.assert_array_equal(values[row], [*expected[0], *[-np.inf if largest else np.inf] * missing])
+        np.testing.assert_array_equal(places[row], [*at[0], *[NOWHERE] * missing])
+
+
+def test_a_condition_on_elements_that_another_takes_keeps_them() -> None:
+    def function(a: Any) -> Any:
+        there = tl.keep(a, "x <= q + 20")
+        return (tl.softmax(there, over="x").sum("x"), *tl.topk(there, 2, over="x", axis="r"))
+
+    module = treadle.kernel("q x -> q, q r, q r")(function).trace(["f32"], {"q": 9, "x": 40}, ["x"])
     assert not steps(in_parts(module, 8, "h100"))
 
 
@@ -89,6 +109,25 @@ def test_where_it_pays() -> None:
     chosen = treadle.compile(str(module), machine="h100")
     assert steps(chosen) == [f"{PASS} %max along k in parts of 256"]
     assert 1.5 * chosen.estimate.time_us < in_parts(module, 0, "h100").estimate.time_us
+
+
+def test_the_nearest_are_found_in_parts() -> None:
+    """The smallest, of those that lie before an end."""
+
+    def nearest(X: Any, C: Any, n: Any) -> Any:
+        apart = tl.sum(C * C, over="d") - 2 * tl.contract(X, C, over="d")
+        return tl.topk(tl.keep(apart, "k < end", end=n), 4, over="k", axis="r", largest=False)
+
+    X, C = (np.random.default_rng(n).standard_normal((n, 32)).astype(np.float16) for n in (50, 96))
+    traced = treadle.kernel("n d, k d, -> n r, n r")(nearest).trace(
+        ["f16", "f16", "i32"], {"n": 50, "k": 96, "d": 32}, ["k", "d"]
+    )
+    kernel = in_parts(traced, 16, "h100")
+    verdicts = kernel.verify(X, C, np.array(90, np.int32), backend="emulator")
+    assert all(verdict.ok for verdict in verdicts), verdicts
+    apart = (C.astype(float) ** 2).sum(1) - 2 * X.astype(float) @ C.T.astype(float)
+    places = kernel.run(X, C, np.array(90, np.int32), backend="emulator")[1]
+    np.testing.assert_array_equal(places, first(apart[:, :90], 4, largest=False)[1])
 
 
 def test_where_it_does_not() -> None:

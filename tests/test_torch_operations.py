@@ -222,6 +222,30 @@ def test_distances_of_all_pairs(power: float, machine: str) -> None:
     nothing_is_left(report_of(distances, NUMBERS, machine=machine))
 
 
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_euclidean_distances_of_many_rows(machine: str) -> None:
+    """Which PyTorch makes by a product, with the squares beside its factors."""
+    x, y = torch.randn(2, 40, 16), torch.randn(2, 30, 16)
+    nothing_is_left(report_of(lambda x, y: torch.cdist(x * 2, y).neg().exp(), x, y, machine=machine))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_nearest_by_euclidean_distances(training: bool) -> None:
+    def nearest(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return tuple(torch.cdist(x, y).topk(3, largest=False))
+
+    x, y = torch.randn(50, 16, requires_grad=True), torch.randn(40, 16, requires_grad=True)
+    report = Report()
+    options = Options.of({"cpu_work": 2**50, "training": training})
+    compiled = torch.compile(nearest, backend=make_backend(options, report.graphs.append))
+    (own, places), (theirs, expected) = compiled(x, y), nearest(x, y)
+    torch.testing.assert_close(own, theirs)
+    torch.testing.assert_close(places, expected)
+    slopes, of_theirs = (torch.autograd.grad(each.square().sum(), (x, y)) for each in (own, theirs))
+    torch.testing.assert_close(slopes, of_theirs, rtol=1e-4, atol=1e-4)
+    assert {left.operation for left in report.left} == ({"scatter.src"} if training else set())
+
+
 @pytest.mark.parametrize(
     ("power", "dtype"), [(1.0, torch.float64), (0.0, torch.float32), (float("inf"), torch.float32)]
 )

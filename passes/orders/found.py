@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.orders import Order, Orders, before_numbers, is_position
@@ -35,8 +35,8 @@ class First:
 
 
 def firsts_in(block: Block) -> list[First]:
-    """Those of a block of which more than one is looked for, along the last axis of an array that has all elements, and
-    of which nothing but the elements and their places is used."""
+    """Those of a block of which more than one is looked for, along the last axis of an array, and of which nothing but
+    the elements and their places is used. Which elements conditions leave is asked on the way."""
     orders = Orders()
     found: dict[tuple[SSAValue, str, str], dict[tuple[bool, int], ReduceOp]] = {}
     for op in block.ops:
@@ -51,7 +51,7 @@ def _which(order: Order) -> tuple[bool, int]:
 
 
 def _first(numbers: SSAValue, axis: str, ranked: dict[tuple[bool, int], ReduceOp], block: Block) -> First | None:
-    array, count = before_numbers(numbers), len(ranked) // 2
+    array, count = _before_conditions(before_numbers(numbers)), len(ranked) // 2
     if axes_of(array.type)[-1:] != (axis,) or absences(array):
         return None
     if count < 2 or ranked.keys() != {(is_place, rank) for is_place in (False, True) for rank in range(count)}:
@@ -67,6 +67,12 @@ def _first(numbers: SSAValue, axis: str, ranked: dict[tuple[bool, int], ReduceOp
     return First(array, axis, values, places, tuple(op for op in block.ops if op in inside))
 
 
+def _before_conditions(array: SSAValue) -> SSAValue:
+    while isinstance(array.owner, WhereOp):
+        array = array.owner.operand
+    return array
+
+
 def _between(array: SSAValue, axis: str, ends: tuple[ReduceOp, ...]) -> set[Operation] | None:
     """What these are made of, as far as an array and positions along its axis; None if of anything else."""
     inside: set[Operation] = set()
@@ -75,7 +81,9 @@ def _between(array: SSAValue, axis: str, ends: tuple[ReduceOp, ...]) -> set[Oper
         op = left.pop()
         if op in inside:
             continue
-        if not isinstance(op, MapOp | CastOp | ReduceOp) or (isinstance(op, ReduceOp) and op.over_axes != (axis,)):
+        if not isinstance(op, MapOp | CastOp | WhereOp | ReduceOp):
+            return None
+        if isinstance(op, ReduceOp) and op.over_axes != (axis,):
             return None
         inside.add(op)
         for value in _arrays(op):
@@ -87,7 +95,8 @@ def _between(array: SSAValue, axis: str, ends: tuple[ReduceOp, ...]) -> set[Oper
 
 
 def _arrays(op: Operation) -> Iterator[SSAValue]:
-    return (value for value in op.operands if is_array(value.type))
+    """What an operation is made of, without what a condition is about."""
+    return iter([op.operand] if isinstance(op, WhereOp) else [each for each in op.operands if is_array(each.type)])
 
 
 __all__ = ["First", "firsts_in"]

@@ -11,14 +11,15 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import CastOp, CollapseOp, IndexOp, MapOp, ReadOp, ReduceOp
+from treadle.dialects.diagram import CastOp, CollapseOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of, with_format
+from treadle.dialects.diagram.condition import Linear, spelled
 from treadle.dialects.diagram.orders import NOWHERE, is_position
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.passes._functions import erase_unused, fresh_hint, label, note
 from treadle.passes.axes.merge import merged, name_of
 from treadle.passes.orders.found import First
-from treadle.passes.reads.bubble import read_again
+from treadle.passes.reads.bubble import moved_conditions, read_again
 from treadle.passes.reads.found import may_move_alone
 
 LAW = "the first of an order are among the first of its parts"
@@ -45,7 +46,7 @@ class _Parts:
         apart = {self.part: count, self.inner: self.length}
         read = self._read(apart)
         positions = self._put(IndexOp(array_type(i32, {self.inner: self.length})))
-        made = self._again(read, positions, self.inner, apart)
+        made = self._again(read, positions, self.inner, apart, self._along())
         values = [made[each.result] for each in first.values]
         places = [self._in_all(made[each.result], each.result) for each in first.places]
         values = self._side_by_side(values, first.values[0].result)
@@ -67,8 +68,11 @@ class _Parts:
         return read_again(read) if may_move_alone(read, self.first.ops) else value
 
     def _place(self) -> str:
-        along = f"{self.length} * {self.part} + {self.inner}"
+        along = spelled(self._along())
         return ", ".join(along if axis == self.first.axis else axis for axis in axes_of(self.first.array.type))
+
+    def _along(self) -> Linear:
+        return Linear({self.part: self.length, self.inner: 1})
 
     def _type(self, type: Attribute, instead: Mapping[str, int]) -> Attribute:
         """Of an array that has other axes in the place of the one of the order; of what lacks that one, those which it
@@ -80,24 +84,30 @@ class _Parts:
         return array_type(format_of(type), sizes if self.first.axis in own else sizes | kept)
 
     def _again(
-        self, array: SSAValue, places: SSAValue, axis: str, instead: Mapping[str, int]
+        self, array: SSAValue, places: SSAValue, axis: str, instead: Mapping[str, int], along: Linear | None = None
     ) -> dict[SSAValue, SSAValue]:
-        """All that finds the first few, of another array along an axis of its own, whose elements have these places."""
+        """All that finds the first few, of another array along an axis of its own, whose elements have these places.
+        Conditions are asked where they lie in the array of the order; all that was found is there."""
         made: dict[SSAValue, SSAValue] = {self.first.array: array}
         of_places: set[SSAValue] = set()
         for op in self.first.ops:
             positions = [each for each in op.operands if is_position(each, self.first.axis)]
             made |= dict.fromkeys(positions, places)
             of_places.update(positions)
+            old = op.results[0]
+            if isinstance(op, WhereOp) and along is None:
+                made[old] = made[op.operand]
+                continue
             new = op.clone(made)
             if isinstance(new, ReduceOp):
                 new.properties["over"] = ArrayAttr([StringAttr(axis)])
-            value, old = self._put(new, op.results[0]), op.results[0]
+            if isinstance(new, WhereOp) and along is not None:
+                new.properties |= moved_conditions(new, {self.first.axis: along})
             type = self._type(old.type, instead)
             if of_places.issuperset(op.operands):
                 of_places.add(old)
                 type = with_format(places.type, format_of(old.type))
-            made[old] = Rewriter.replace_value_with_new_type(value, type)
+            made[old] = Rewriter.replace_value_with_new_type(self._put(new, old), type)
         return made
 
     def _in_all(self, place: SSAValue, like: SSAValue) -> SSAValue:

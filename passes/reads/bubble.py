@@ -68,11 +68,8 @@ class _Rereading:
             return self._put(number if is_number(form) else IndexOp(type), value)
         copy = owner.clone({operand: self.made.get(operand, operand) for operand in owner.operands})
         if isinstance(owner, WhereOp):
-            copy.properties |= {name: self._asked(each) for name, each in owner.told.items()}
+            copy.properties |= moved_conditions(owner, self.moved)
         return Rewriter.replace_value_with_new_type(self._put(copy, value), type)
-
-    def _asked(self, condition: ConditionAttr) -> ConditionAttr:
-        return ConditionAttr(placed(condition.text.data, self.moved))
 
     def _form(self, axis: str) -> Linear:
         return self.moved.get(axis, Linear({axis: 1}))
@@ -90,6 +87,11 @@ class _Rereading:
         return op.results[0]
 
 
+def moved_conditions(op: WhereOp, moved: Mapping[str, Linear]) -> dict[str, ConditionAttr]:
+    """What is asked, at other positions along some axes."""
+    return {name: ConditionAttr(placed(each.text.data, moved)) for name, each in op.told.items()}
+
+
 def _operands_first(read: ReadOp, values: Collection[SSAValue]) -> list[SSAValue]:
     """Arrays in an order in which each stands behind what it is made of: that of the block, arguments first."""
     block, wanted = read.parent, {*values}
@@ -98,4 +100,4 @@ def _operands_first(read: ReadOp, values: Collection[SSAValue]) -> list[SSAValue
     return [*(value for value in values if not isinstance(value.owner, Operation)), *made]
 
 
-__all__ = ["bubble_up", "read_again"]
+__all__ = ["bubble_up", "moved_conditions", "read_again"]

@@ -43,6 +43,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.logsumexp.default] = log_sum_exp
     table[aten._cdist_forward.default] = distances
     table[aten._cdist_backward.default] = distances_backward
+    table[aten._euclidean_dist.default] = euclidean_distances
     table[aten.split_with_sizes.default] = split
     table[aten.repeat.default] = repeat
     table[aten.copy.default] = copy
@@ -163,6 +164,14 @@ def distances(x: Any, y: Any, ord: float, mode: int | None) -> Any:
     if not _are_numbers_of_programs(x, y) or not 0 < ord < inf:
         return NotImplemented
     return _norm(x[..., :, None, :] - y[..., None, :, :], float(ord), [-1], False)
+
+
+def euclidean_distances(x: Any, y: Any) -> Any:
+    """Of all pairs of many rows (`cdist`), by a product: PyTorch would put the squares beside its factors."""
+    if not _are_numbers_of_programs(x, y):
+        return NotImplemented
+    of_x, of_y = ((each * each).sum(-1, keepdim=True) for each in (x, y))
+    return (of_x - 2 * (x @ y.mT) + of_y.mT).clamp_min(0).sqrt()
 
 
 def distances_backward(slope: Any, x: Any, y: Any, ord: float, found: Any) -> Any:
