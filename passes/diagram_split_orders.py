@@ -185,13 +185,13 @@ class DiagramSplitOrdersPass(ModulePass):
     }
     ```
 
-    Legal, for of those that come before an element in its part, none comes behind it in the whole; equal ones keep the
-    order of their places. What conditions leave out (`diagram.where`) is asked in each part, where its elements lie in
-    the row; of what is not there a part has the last place of all. The axis has a fixed size, and two parts at least. These have as many elements as divide it,
-    at most 256 where products make them, as groups hold beside those, else 1024. Where no group holds all of the axis
-    (more than 32768 without products), parts are taken without a question. Else the model times all kernels of the
-    function both ways: a tenth must be saved at the sizes that the program states, and no time lost where axes known
-    only at launch are long."""
+    Legal, for of those that come before an element in its part, none comes behind it in the whole; equal ones keep
+    the order of their places. What conditions leave out (`diagram.where`) is asked in each part, where its elements
+    lie in the row; of what is not there a part has the last place of all. The axis has a fixed size, and two parts at
+    least. These have as many elements as divide it, at most 256 where products make them, as groups hold beside
+    those, else 1024. Where no group holds all of the axis (more than 32768 without products), parts are taken without
+    a question. Else the model times all kernels of the function both ways: a tenth must be saved at the sizes that
+    the program states, and no time lost where axes known only at launch are long."""
 
     name = PASS
 
