@@ -165,8 +165,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "orders: parts overlap": (
         "passes/orders/parts",
-        'along = f"{self.length} * {self.part} + {self.inner}"',
-        'along = f"{self.length - 1} * {self.part} + {self.inner}"',
+        "return Linear({self.part: self.length, self.inner: 1})",
+        "return Linear({self.part: self.length - 1, self.inner: 1})",
     ),
     "bubble: a position is the first": (
         "passes/reads/bubble",
