@@ -175,8 +175,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "bubble: a condition is asked elsewhere": (
         "passes/reads/bubble",
-        "placed(condition.text.data, self.moved)",
-        "placed(condition.text.data, dict.fromkeys(self.moved, Linear({})))",
+        "placed(each.text.data, moved)",
+        "placed(each.text.data, dict.fromkeys(moved, Linear({})))",
     ),
     "hoist: swaps the sides of a maximum": (
         "passes/factors/maxima",
