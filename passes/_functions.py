@@ -29,6 +29,18 @@ def functions(module: ModuleOp) -> Iterator[func.FuncOp]:
             yield op
 
 
+def diagrams(module: ModuleOp) -> Iterator[func.FuncOp]:
+    """The functions of a module that are one diagram, of which no kernels are made yet."""
+    return (each for each in functions(module) if len(each.body.blocks) == 1 and not kernels(each))
+
+
+def module_of(function: func.FuncOp) -> ModuleOp:
+    """The module that a function stands in."""
+    module = function.parent_op()
+    assert isinstance(module, ModuleOp)
+    return module
+
+
 def kernels(function: func.FuncOp) -> list[KernelOp]:
     return list(_inside(function, KernelOp))
 

@@ -93,9 +93,9 @@ def _may_be_one(sizes: Sequence[int]) -> bool:
     return several and (DYNAMIC in sizes or prod(sizes) <= LARGEST_SIZE)
 
 
-def merge_apart(function: func.FuncOp, found: Apart, product: SSAValue, rewrite: str, why: str = "") -> None:
-    """One axis in the place of each group of the free axes of `product`, in it and nowhere else."""
-    op = product.owner
+def merge_apart(function: func.FuncOp, found: Apart, rewrite: str, why: str) -> None:
+    """One axis in the place of each group of the free axes of a product, in it and nowhere else."""
+    op = found.product.owner
     assert isinstance(op, ContractOp)
     for axes in found.groups:
         whole = name_of(axes, function.body.block)

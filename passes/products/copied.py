@@ -110,9 +110,9 @@ def _may_be_one(factors: Sequence[SSAValue], runs: Sequence[Sequence[str]]) -> b
     return all(prod(max(1, sizes[axis]) for axis in run) <= LARGEST_SIZE for run in runs)
 
 
-def copy_operands(function: func.FuncOp, copying: Copying, sum: SSAValue, rewrite: str, why: str = "") -> None:
-    """Copy operands of `sum`, and let it go over one axis in the place of those that lie side by side then."""
-    op = sum.owner
+def copy_operands(function: func.FuncOp, copying: Copying, rewrite: str, why: str) -> None:
+    """Copy operands of a sum, and let it go over one axis in the place of those that lie side by side then."""
+    op = copying.sum.owner
     if isinstance(op, ReduceOp):
         op = join(function, op, rewrite)
     assert isinstance(op, ContractOp)

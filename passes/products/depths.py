@@ -3,12 +3,11 @@ other in memory, a group would else be fed along one of them, and leave a produc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -20,8 +19,6 @@ from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
 from treadle.passes.axes.joins import inner_of, join
-from treadle.passes.kernels.function_trial import FunctionTrial
-from treadle.passes.kernels.some_of import Times, fastest_of
 
 LAW = "a sum over pieces of an axis, of sums over each"
 
@@ -129,25 +126,9 @@ def _length(axis: str, sizes: Mapping[str, int], likely: Mapping[str, int]) -> i
     return sizes[axis] if sizes[axis] != DYNAMIC else likely.get(axis, UNKNOWN_SIZE)
 
 
-def fastest_depths(
-    module: ModuleOp, function: func.FuncOp, found: Sequence[Depth], rewrite: str
-) -> tuple[Sequence[Depth], str]:
-    """Which of these to make one axis, none where that does not pay, and the times."""
-    trial = FunctionTrial(module, function)
-
-    def times(chosen: Iterable[Depth]) -> Times:
-        def merge_all(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
-            for depth in chosen:
-                merge_depth(copy, depth, values[depth.sum], rewrite)
-
-        return trial.times(merge_all, trial.longer)
-
-    return fastest_of(found, times, trial.longer)
-
-
-def merge_depth(function: func.FuncOp, depth: Depth, sum: SSAValue, rewrite: str, why: str = "") -> None:
-    """One axis, and the elements of a piece, in the place of two axes that `sum` of a function goes over."""
-    op = sum.owner
+def merge_depth(function: func.FuncOp, depth: Depth, rewrite: str, why: str) -> None:
+    """One axis, and the elements of a piece, in the place of two axes that a sum goes over."""
+    op = depth.sum.owner
     if isinstance(op, ReduceOp):
         op = join(function, op, rewrite)
     assert isinstance(op, ContractOp)
@@ -259,4 +240,4 @@ def _axes_near(op: Operation) -> set[str]:
     return {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
 
 
-__all__ = ["Depth", "depths_in", "fastest_depths", "merge_depth", "of_unknown_sizes", "summed"]
+__all__ = ["Depth", "depths_in", "merge_depth", "of_unknown_sizes", "summed"]

@@ -61,8 +61,8 @@ class Distributed:
     terms: tuple[Term, ...]
 
     @property
-    def name(self) -> str | None:
-        return self.product.name_hint
+    def value(self) -> SSAValue:
+        return self.product
 
     @property
     def is_exact(self) -> bool:
@@ -77,11 +77,6 @@ def distributed_in(block: Block) -> list[Distributed]:
     """Those of a function whose terms wait for different sums along what the product sums. Beside each other these
     would keep the product from the stream in which they are summed, for no one factor moves with them."""
     return [found for op in block.ops if isinstance(op, ContractOp) and (found := _distributed(op)) is not None]
-
-
-def distributed_called(block: Block, name: str | None) -> Distributed | None:
-    """The one of that name: others that were made term by term may be among its terms."""
-    return next((each for each in distributed_in(block) if each.name == name), None)
 
 
 def _distributed(op: ContractOp) -> Distributed | None:
@@ -231,4 +226,4 @@ def _near(value: SSAValue, what: str) -> str | None:
     return fresh_hint(value, f"{value.name_hint}_{what}") if value.name_hint else None
 
 
-__all__ = ["LAW", "Distributed", "distribute", "distributed_called", "distributed_in"]
+__all__ = ["LAW", "Distributed", "distribute", "distributed_in"]
