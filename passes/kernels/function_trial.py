@@ -14,10 +14,9 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.sizes import UNKNOWN_SIZE, axes_of_function, default_sizes
+from treadle.compiler.sizes import UNKNOWN_SIZE, axes_of_function
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr
-from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._functions import functions
+from treadle.passes._functions import functions, stated_sizes
 from treadle.passes._later import run_later
 from treadle.passes.kernels.sized import LONG
 from treadle.passes.kernels.some_of import Times
@@ -57,7 +56,7 @@ class FunctionTrial:
     @cached_property
     def stated(self) -> Mapping[str, int]:
         """The sizes that the program states."""
-        return with_fitting(self.function.body.block, default_sizes(self.function))
+        return stated_sizes(self.function)
 
     @cached_property
     def likely(self) -> Mapping[str, int]:

@@ -11,13 +11,12 @@ from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
+from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import Linear, quotient, remainder, spelled
 from treadle.dialects.diagram.formats import FORMAT_BYTES
-from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import inner_of, join
 
 LAW = "a sum over pieces of an axis, of sums over each"
@@ -45,9 +44,8 @@ class Depth:
 def depths_in(function: func.FuncOp) -> list[Depth]:
     """The products of a function that sum over two axes, one of which can be cut in pieces, alone or by a sum of
     them."""
-    block = function.body.block
-    likely = with_fitting(block, default_sizes(function))
-    return [found for op in block.ops if (found := _depth_of(op, likely)) is not None]
+    likely = stated_sizes(function)
+    return [found for op in function.body.block.ops if (found := _depth_of(op, likely)) is not None]
 
 
 def of_unknown_sizes(function: func.FuncOp) -> list[tuple[str, ...]]:
@@ -187,7 +185,7 @@ class _Pieces:
         operands = [self.read(operand) for operand in op.operands]
         copy = op.clone(dict(zip(op.operands, operands, strict=True)))
         Rewriter.insert_op(copy, InsertPoint.before(self.op))
-        copy.results[0].name_hint = self._hint(op.results[0], "depth")
+        copy.results[0].name_hint = derived_hint(op.results[0], "depth")
         return Rewriter.replace_value_with_new_type(copy.results[0], self._type(op.results[0].type))
 
     def _read(self, value: SSAValue) -> SSAValue:
@@ -206,11 +204,8 @@ class _Pieces:
     def _put(self, op: Operation, read: SSAValue, what: str) -> SSAValue:
         op.location = self.op.location
         Rewriter.insert_op(op, InsertPoint.before(self.op))
-        op.results[0].name_hint = self._hint(read, what)
+        op.results[0].name_hint = derived_hint(read, what)
         return op.results[0]
-
-    def _hint(self, value: SSAValue, what: str) -> str | None:
-        return fresh_hint(self.op.result, f"{value.name_hint}_{what}") if value.name_hint else None
 
     def _expanded(self, value: SSAValue) -> Attribute:
         found = dict[str, int]()

@@ -14,7 +14,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear, spelled
 from treadle.dialects.diagram.formats import INTEGERS
-from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, erase_unused, label, note, replace
 from treadle.passes.axes.merge import name_of
 from treadle.passes.expressions.scalars import Expression, Leaf, build_map, total
 
@@ -130,7 +130,7 @@ def _product(found: Split, part: Part) -> SSAValue:
     product.attributes |= op.attributes
     product.location = op.location
     block.insert_op_before(product, op)
-    product.result.name_hint = fresh_hint(op.result, f"{name}_{axis}" if (name := found.value.name_hint) else None)
+    product.result.name_hint = derived_hint(op.result, axis)
     return product.result
 
 
@@ -158,7 +158,7 @@ def _read(found: Split, part: Part, operand: SSAValue, axis: str) -> SSAValue:
     read = ReadOp(operand, ", ".join(map(spelled, forms)), type)
     read.location = op.location
     block.insert_op_before(read, op)
-    read.result.name_hint = fresh_hint(op.result, f"{operand.name_hint}_{axis}" if operand.name_hint else None)
+    read.result.name_hint = derived_hint(operand, axis)
     return read.result
 
 
