@@ -14,10 +14,12 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import Pure
 
 from treadle.compiler.errors import Refusal
+from treadle.compiler.sizes import default_sizes
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of, record
 
@@ -27,6 +29,23 @@ def functions(module: ModuleOp) -> Iterator[func.FuncOp]:
     for op in _inside(module, func.FuncOp):
         if not op.is_declaration:
             yield op
+
+
+def diagrams(module: ModuleOp) -> Iterator[func.FuncOp]:
+    """The functions of a module that are one diagram, of which no kernels are made yet."""
+    return (each for each in functions(module) if len(each.body.blocks) == 1 and not kernels(each))
+
+
+def stated_sizes(function: func.FuncOp) -> dict[str, int]:
+    """The likely sizes of axes that are known only at launch, as far as a program states them."""
+    return with_fitting(function.body.block, default_sizes(function))
+
+
+def module_of(function: func.FuncOp) -> ModuleOp:
+    """The module that a function stands in."""
+    module = function.parent_op()
+    assert isinstance(module, ModuleOp)
+    return module
 
 
 def kernels(function: func.FuncOp) -> list[KernelOp]:
@@ -120,6 +139,11 @@ def fresh_hint(near: SSAValue, base: str | None) -> str | None:
         return base
     names = (f"{base}_{letter * count}" for count in range(1, 99) for letter in ascii_lowercase[1:])
     return next(name for name in names if name not in taken)
+
+
+def derived_hint(value: SSAValue, what: str) -> str | None:
+    """A name hint that no value of the function has for something made of `value`: `value_what`; none without one."""
+    return fresh_hint(value, f"{value.name_hint}_{what}") if value.name_hint else None
 
 
 def _outermost(value: SSAValue) -> Operation:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block
-from xdsl.passes import ModulePass
+from xdsl.ir import Block, SSAValue
 
-from treadle.compiler.errors import Refusal
-from treadle.passes._decisions import decide
-from treadle.passes._functions import fresh_hint, functions, kernels, label, note, unite_equal
+from treadle.dialects.diagram import ReadOp
+from treadle.passes._functions import unite_equal
+from treadle.passes.kernels.by_time import WORTH
+from treadle.passes.kernels.function_trial import FunctionTrial
+from treadle.passes.kernels.some_of import fastest_of
+from treadle.passes.kernels.where_faster import ValuesWhereFaster
 from treadle.passes.reads.bubble import bubble_up
-from treadle.passes.reads.fastest import fastest_reads
 from treadle.passes.reads.found import Computed, computed_in
 
-PASS = "diagram-bubble-up-reads"
-NONE = "none"
-"""In place of arrays: what a derivation says where none are read otherwise."""
+ANY = 0.999
+"""Of the time before, what is less: enough where nothing is computed twice, for then less is saved and read."""
 
 
 @dataclass(frozen=True)
-class DiagramBubbleUpReadsPass(ModulePass):
+class DiagramBubbleUpReadsPass(ValuesWhereFaster[Computed]):
     """Read what an array is made of, in place of the array, where that saves time: a read at other positions is a view
     of an array in memory, so what is read must be saved first, all of it. Two parts of a product that are combined (the
     gate and the values of a gated layer, whose weights are one matrix) become two products, which share a kernel; what
@@ -78,51 +76,37 @@ class DiagramBubbleUpReadsPass(ModulePass):
     is computed twice, otherwise anything; and no time lost where axes known only at launch are long. (MLIR's
     `bubble-up-extract-slice` does so for slices.)"""
 
-    name = PASS
+    name = "diagram-bubble-up-reads"
+    option = "arrays"
+    kind = "array"
+    described = "array that is computed, read at other positions that lie within it, and made of what can be read there"
+    wanted = "time must be saved"
+    then = ("diagram-compose-maps",)
 
     arrays: tuple[str, ...] = ()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        seen = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
-            found = _found_in(function.body.block)
-            seen |= {each.name for each in found if each.name}
-            if self.arrays:
-                _bubble_up(function, [each for each in found if each.name in self.arrays], "asked for")
-            elif found:
-                _where_it_pays(op, function, found)
-        if missing := [name for name in self.arrays if name not in seen and name != NONE]:
-            known = f"such are {', '.join(f'%{name}' for name in sorted(seen))}" if seen else "there are none"
-            what = "computed, read at other positions that lie within it, and made of what can be read there"
-            raise Refusal(op, f"%{missing[0]} is no array that is {what}: {known}")
+    def candidates(self, block: Block) -> Sequence[Computed]:
+        """Once what is computed twice is one, parts of it among others."""
+        if not computed_in(block):
+            return []
+        unite_equal(block)
+        return computed_in(block)
 
+    def make(self, function: func.FuncOp, each: Computed, why: str) -> None:
+        bubble_up(function, each, self.name, why)
 
-def _found_in(block: Block) -> list[Computed]:
-    """Those of a function in which what is computed twice is one, parts of it among others."""
-    if not computed_in(block):
-        return []
-    unite_equal(block)
-    found = computed_in(block)
-    for each in found:  # a derivation says which by name
-        each.value.name_hint = each.name or fresh_hint(each.value, "array")
-    return found
+    def rewrite(self, function: func.FuncOp, chosen: Sequence[Computed], why: str) -> None:
+        """As they were found: of what is read once another one is, each reads what it did."""
+        for each in chosen:
+            self.make(function, each, why)
 
+    def in_copy(self, each: Computed, values: Mapping[SSAValue, SSAValue]) -> Computed:
+        reads = [values[read.result].owner for read in each.reads]
+        return Computed(values[each.value], tuple(read for read in reads if isinstance(read, ReadOp)))
 
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Computed]) -> None:
-    chosen, why = fastest_reads(module, function, found, PASS)
-    if not chosen:
-        names = ", ".join(label(each.value) for each in found)
-        note(function, f"decline {PASS}", names, "time must be saved", why)
-    names = tuple(each.name for each in chosen if each.name)
-    _bubble_up(function, chosen, why)
-    decide(function, arrays=names or (NONE,))
-
-
-def _bubble_up(function: func.FuncOp, found: Sequence[Computed], why: str) -> None:
-    for each in found:
-        bubble_up(function, each, PASS, why)
+    def fastest(self, trial: FunctionTrial, found: Sequence[Computed]) -> tuple[Sequence[Computed], str]:
+        repeats = any(each.repeats(trial.stated) for each in found)
+        return fastest_of(found, lambda chosen: self.times(trial, chosen), trial.longer, WORTH if repeats else ANY)
 
 
 __all__ = ["DiagramBubbleUpReadsPass"]

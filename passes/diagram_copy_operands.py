@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import diagrams, functions, label, note
 from treadle.passes.products.copied import Copying, Ways, copy_operands, ways_in
 from treadle.passes.products.copied_trial import CopyTrial
 
@@ -74,9 +74,7 @@ class DiagramCopyOperandsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         done = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
+        for function in diagrams(op):
             found = ways_in(function)
             if self.axes:
                 asked = [each for ways in found if (each := self._asked(ways)) is not None]
@@ -122,7 +120,7 @@ def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Ways
 
 def _copy(function: func.FuncOp, chosen: Sequence[Copying], why: str) -> None:
     for each in chosen:
-        copy_operands(function, each, each.sum, PASS, why)
+        copy_operands(function, each, PASS, why)
 
 
 __all__ = ["DiagramCopyOperandsPass"]

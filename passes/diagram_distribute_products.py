@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.ir import Block
 
-from treadle.compiler.errors import Refusal
-from treadle.passes._decisions import decide
-from treadle.passes._functions import fresh_hint, functions, kernels, label, note
-from treadle.passes.products.distributed import LAW, Distributed, distribute, distributed_called, distributed_in
-from treadle.passes.products.distributed_trial import fastest_distributed
-
-PASS = "diagram-distribute-products"
-NONE = "none"
-"""In place of products: what a derivation says where none are made term by term."""
+from treadle.passes._functions import label, note
+from treadle.passes.kernels.where_faster import ValuesWhereFaster
+from treadle.passes.products.distributed import LAW, Distributed, distribute, distributed_in
 
 
 @dataclass(frozen=True)
-class DiagramDistributeProductsPass(ModulePass):
+class DiagramDistributeProductsPass(ValuesWhereFaster[Distributed]):
     """Multiply the terms of a sum one by one, and add up the products, where that saves time. A sum of two softmaxes
     moves with two maxima and two sums, so that no one factor repairs a product with it: it would be made in a further
     stream, with all scores anew. Each term alone is a share, whose product is summed with its maximum.
@@ -86,47 +78,30 @@ class DiagramDistributeProductsPass(ModulePass):
     are several. The model times all kernels of the function both ways: a tenth must be saved at the sizes that the
     program states, and no time lost where axes known only at launch are long."""
 
-    name = PASS
+    name = "diagram-distribute-products"
+    option = "products"
+    kind = "product"
+    described = "product with a sum whose terms wait for different sums along what it sums"
+    then = ("diagram-hoist-factors", "diagram-compose-maps")
 
     products: tuple[str, ...] = ()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        seen = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
-            found = distributed_in(function.body.block)
-            for each in found:  # a derivation says which by name
-                each.product.name_hint = each.name or fresh_hint(each.product, "product")
-            seen |= {each.name for each in found if each.name}
-            if self.products:
-                _distribute(function, [each for each in found if each.name in self.products], "asked for")
-            else:
-                _where_it_pays(op, function, found)
-        if missing := [name for name in self.products if name not in seen and name != NONE]:
-            known = f"such are {', '.join(f'%{name}' for name in sorted(seen))}" if seen else "there are none"
-            what = "product with a sum whose terms wait for different sums along what it sums"
-            raise Refusal(op, f"%{missing[0]} is no {what}: {known}")
+    def candidates(self, block: Block) -> Sequence[Distributed]:
+        return distributed_in(block)
 
+    def make(self, function: func.FuncOp, each: Distributed, why: str) -> None:
+        distribute(function, each, self.name, why)
 
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Distributed]) -> None:
-    for each in (each for each in found if not each.is_exact):
-        why = f"its terms may cancel, and would be rounded before: products={each.name} does it all the same"
-        note(function, f"decline {PASS}", label(each.product), LAW, why)
-    if not (exact := [each for each in found if each.is_exact]):
-        return
-    chosen, why = fastest_distributed(module, function, exact, PASS)
-    if not chosen:
-        names = ", ".join(label(each.product) for each in exact)
-        note(function, f"decline {PASS}", names, "a tenth must be saved", why)
-    _distribute(function, chosen, why)
-    decide(function, products=tuple(each.name for each in chosen if each.name) or (NONE,))
-
-
-def _distribute(function: func.FuncOp, found: Sequence[Distributed], why: str) -> None:
-    for name in [each.name for each in found]:
-        if (each := distributed_called(function.body.block, name)) is not None:
-            distribute(function, each, PASS, why)
+    def found_in(self, function: func.FuncOp) -> Sequence[Distributed]:
+        """Only those that are exact, if none are asked for."""
+        found = super().found_in(function)
+        if self.products:
+            return found
+        for each in (each for each in found if not each.is_exact):
+            (name,) = self.names(each)
+            why = f"its terms may cancel, and would be rounded before: products={name} does it all the same"
+            note(function, f"decline {self.name}", label(each.value), LAW, why)
+        return [each for each in found if each.is_exact]
 
 
 __all__ = ["DiagramDistributeProductsPass"]

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
-from xdsl.passes import ModulePass
+from xdsl.ir import Block
 
-from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import WhereOp
-from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, note
-from treadle.passes.conditions.found import LAW, EndsWriter
+from treadle.passes.conditions.found import EndsWriter
 from treadle.passes.conditions.sought import sought_along
 from treadle.passes.kernels.function_trial import FunctionTrial
 from treadle.passes.kernels.some_of import Times, fastest_of
-
-PASS = "diagram-find-ranges"
-NONE = "none"
-"""In place of axes: what a derivation says where nothing is found before."""
+from treadle.passes.kernels.where_faster import WhereFaster
 
 
 @dataclass(frozen=True)
-class DiagramFindRangesPass(ModulePass):
+class DiagramFindRangesPass(WhereFaster[str]):
     """Find once, for each row, between which positions along an axis a comparison with data holds, where that saves
     time. Else every group searches for what limits its stream, before it begins, and where warps have roles, that all
     of them must know.
@@ -100,45 +92,40 @@ class DiagramFindRangesPass(ModulePass):
     must find them. (FlexAttention and
     kernels for sequences of varying lengths are given such tables.)"""
 
-    name = PASS
+    name = "diagram-find-ranges"
+    option = "axes"
 
     axes: tuple[str, ...] = ()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        found_along = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
-            found = sought_along(function.body.block)
-            found_along |= {*found}
-            if self.axes:
-                _find(function, [axis for axis in self.axes if axis in found], "asked for")
-            elif found:
-                _where_it_pays(op, function, list(found))
-        if missing := [axis for axis in self.axes if axis not in found_along and axis != NONE]:
-            known = f"there are some along {', '.join(sorted(found_along))}" if found_along else "there are none"
-            what = f"compares data along axis '{missing[0]}', which is summed, with what differs from row to row"
-            raise Refusal(op, f"no condition {what}: {known}")
+    def found_in(self, function: func.FuncOp) -> Sequence[str]:
+        return list(sought_along(function.body.block))
 
+    def names(self, each: str) -> Sequence[str]:
+        return (each,)
 
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, axes: Sequence[str]) -> None:
-    trial = FunctionTrial(module, function)
+    def rewrite(self, function: func.FuncOp, chosen: Sequence[str], why: str) -> None:
+        writer = EndsWriter(function, self.name)
+        along = sought_along(function.body.block)
+        for op in dict.fromkeys(op for axis in chosen for op in along[axis]):
+            writer.tell(op, [axis for axis in chosen if op in along[axis]], why)
 
-    def times(chosen: Iterable[str]) -> Times:
-        def find(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
-            _find(copy, [*chosen], "tried")
+    def fastest(self, trial: FunctionTrial, found: Sequence[str]) -> tuple[Sequence[str], str]:
+        def times(chosen: Sequence[str]) -> Times:
+            taken = self.times(trial, chosen, is_meant=_are_found_before)
+            is_made.append(taken[0] < inf and bool(chosen))
+            return taken
 
-        found = trial.times(find, trial.longer, _are_found_before)
-        finite.append(found[0] < inf and bool(chosen))
-        return found
+        is_made: list[bool] = []
+        chosen, why = fastest_of(found, times, trial.longer)
+        return chosen, why if any(is_made) else "no kernel of their own would find them, but every group all the same"
 
-    finite: list[bool] = []
-    chosen, why = fastest_of(axes, times, trial.longer)
-    if not chosen:
-        why = why if any(finite) else "no kernel of their own would find them, but every group all the same"
-        note(function, f"decline {PASS}", f"ranges along {', '.join(axes)}", "a tenth must be saved", why)
-    _find(function, chosen, why)
-    decide(function, axes=tuple(chosen) or (NONE,))
+    def subject(self, found: Sequence[str]) -> str:
+        return f"ranges along {', '.join(found)}"
+
+    def why_not(self, module: ModuleOp, name: str, known: Sequence[str]) -> str:
+        what = f"compares data along axis '{name}', which is summed, with what differs from row to row"
+        there = f"there are some along {', '.join(known)}" if known else "there are none"
+        return f"no condition {what}: {there}"
 
 
 def _are_found_before(module: ModuleOp) -> bool:
@@ -148,11 +135,4 @@ def _are_found_before(module: ModuleOp) -> bool:
     return all(isinstance(value.owner, Block) for value in known)
 
 
-def _find(function: func.FuncOp, axes: Sequence[str], why: str) -> None:
-    writer = EndsWriter(function, PASS)
-    along = sought_along(function.body.block)
-    for op in dict.fromkeys(op for axis in axes for op in along[axis]):
-        writer.tell(op, [axis for axis in axes if op in along[axis]], why)
-
-
-__all__ = ["LAW", "DiagramFindRangesPass"]
+__all__ = ["DiagramFindRangesPass"]

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.ir import SSAValue
 
-from treadle.compiler.errors import Refusal
-from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, note
-from treadle.passes.products.depths import Depth, depths_in, fastest_depths, merge_depth, of_unknown_sizes
-
-PASS = "diagram-merge-depths"
-NONE = "none"
-"""In place of axes: what a derivation says where none are made one."""
+from treadle.passes._functions import diagrams, note
+from treadle.passes.kernels.where_faster import WhereFaster, such_are
+from treadle.passes.products.depths import Depth, depths_in, merge_depth, of_unknown_sizes
 
 
 @dataclass(frozen=True)
-class DiagramMergeDepthsPass(ModulePass):
+class DiagramMergeDepthsPass(WhereFaster[Depth]):
     """Make one axis of two that a product sums over and that lie apart in memory, where that saves time. A group is
     fed one axis: of two long ones, it would make a product for each index of the other, which another kernel sums.
     The inner axis, whose size is known, is cut in pieces (of 128 bytes, or 64, or 32), and one axis goes over all
@@ -67,45 +62,38 @@ class DiagramMergeDepthsPass(ModulePass):
     function both ways: a tenth must be saved at the sizes that the program states, and no time lost where axes known
     only at launch are long."""
 
-    name = PASS
+    name = "diagram-merge-depths"
+    option = "axes"
 
     axes: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        seen = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
-            found = depths_in(function)
-            seen |= {axis for depth in found for axis in depth.axes}
-            if self.axes:
-                _merge(function, [depth for depth in found if {*depth.axes} <= {*self.axes}], "asked for")
-            elif found:
-                _where_it_pays(op, function, found)
-            for axes in () if self.axes else of_unknown_sizes(function):
+        super().apply(ctx, op)
+        for function in () if self.axes else diagrams(op):
+            for axes in of_unknown_sizes(function):
                 names = " or ".join(f"'{axis}'" for axis in axes)
                 why = f"no size is known before launch: say that of {names}, in the types or as --size {axes[-1]}=..."
-                note(function, f"decline {PASS}", f"[{', '.join(axes)}]", "pieces of an axis are counted", why)
-        if missing := [axis for axis in self.axes if axis not in seen and axis != NONE]:
-            known = f"such are {', '.join(sorted(seen))}" if seen else "there are none"
-            what = (
-                f"sums over axis '{missing[0]}' and another one, of which one has several pieces of 32 bytes at least"
-            )
-            raise Refusal(op, f"no product {what}, by a size that the types tell: {known}")
+                note(function, f"decline {self.name}", f"[{', '.join(axes)}]", "pieces of an axis are counted", why)
 
+    def found_in(self, function: func.FuncOp) -> Sequence[Depth]:
+        return depths_in(function)
 
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Depth]) -> None:
-    chosen, why = fastest_depths(module, function, found, PASS)
-    if not chosen:
-        names = ", ".join(f"[{', '.join(depth.axes)}]" for depth in found)
-        note(function, f"decline {PASS}", names, "a tenth must be saved", why)
-    _merge(function, chosen, why)
-    decide(function, axes=tuple(dict.fromkeys(axis for depth in chosen for axis in depth.axes)) or (NONE,))
+    def names(self, each: Depth) -> Sequence[str]:
+        return each.axes
 
+    def rewrite(self, function: func.FuncOp, chosen: Sequence[Depth], why: str) -> None:
+        for each in chosen:
+            merge_depth(function, each, self.name, why)
 
-def _merge(function: func.FuncOp, depths: Sequence[Depth], why: str) -> None:
-    for depth in depths:
-        merge_depth(function, depth, depth.sum, PASS, why)
+    def in_copy(self, each: Depth, values: Mapping[SSAValue, SSAValue]) -> Depth:
+        return replace(each, sum=values[each.sum])
+
+    def subject(self, found: Sequence[Depth]) -> str:
+        return ", ".join(f"[{', '.join(each.axes)}]" for each in found)
+
+    def why_not(self, module: ModuleOp, name: str, known: Sequence[str]) -> str:
+        what = f"sums over axis '{name}' and another one, of which one has several pieces of 32 bytes at least"
+        return f"no product {what}, by a size that the types tell: {such_are(known)}"
 
 
 __all__ = ["DiagramMergeDepthsPass"]

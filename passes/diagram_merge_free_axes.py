@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.ir import SSAValue
 
-from treadle.compiler.errors import Refusal
-from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, note
+from treadle.passes._functions import functions
 from treadle.passes.axes.candidates import Candidates
-from treadle.passes.products.apart import apart_in
-from treadle.passes.products.free_axes import Merging, axes_in, fastest_merging, merge_each
+from treadle.passes.axes.merge import merge
+from treadle.passes.kernels.function_trial import FunctionTrial
+from treadle.passes.kernels.some_of import fastest_of
+from treadle.passes.kernels.where_faster import WhereFaster
+from treadle.passes.products.apart import Apart, Group, apart_in, merge_apart
 
-PASS = "diagram-merge-free-axes"
-NONE = "none"
-"""In place of axes: what a derivation says where none are made one."""
+Merging: TypeAlias = "Group | Apart"
+"""Axes that become one in all of a function, or in one product of it."""
+
+MORE = 2
+"""Times its stated size each axis has that only the launch tells, where both are timed again: who makes kernels for one
+token will not bring thousands."""
 
 
 @dataclass(frozen=True)
-class DiagramMergeFreeAxesPass(ModulePass):
+class DiagramMergeFreeAxesPass(WhereFaster[Merging]):
     """Make one axis of axes that one operand of a product has and the other has not, where that saves time. A group
     takes its rows along one axis: of a batch of single tokens, or of the queries that share a head of keys, each would
     be a tile of its own, most of it empty, and would copy the other operand again.
@@ -66,26 +70,41 @@ class DiagramMergeFreeAxesPass(ModulePass):
     twice as many. For what it is given with gaps between these axes must be
     copied at each call. (FlashAttention-3 packs grouped queries so, by hand.)"""
 
-    name = PASS
+    name = "diagram-merge-free-axes"
+    option = "axes"
 
     axes: tuple[str, ...] = ()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        done = list[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
-            found = _found_in(function, self.axes)
-            if self.axes:
-                done += _merge(function, found, "asked for")
-            elif found:
-                _where_it_pays(op, function, found)
-        if missing := [axis for axis in self.axes if axis not in (*done, NONE)]:
-            raise Refusal(
-                op, f"axis '{missing[0]}' does not become one with another one: {self._why_not(op, missing[0])}"
-            )
+    def found_in(self, function: func.FuncOp) -> Sequence[Merging]:
+        """The axes that can be one, those that are asked for if any are."""
+        block = function.body.block
+        everywhere = Candidates(block).free_groups(self.axes)
+        return [*everywhere, *apart_in(block, everywhere, self.axes)]
 
-    def _why_not(self, module: ModuleOp, axis: str) -> str:
+    def names(self, each: Merging) -> Sequence[str]:
+        return each.axes if isinstance(each, Apart) else each
+
+    def rewrite(self, function: func.FuncOp, chosen: Sequence[Merging], why: str) -> None:
+        for each in chosen:
+            if isinstance(each, Apart):
+                merge_apart(function, each, self.name, why)
+            else:
+                merge(function, function.body.block, each, self.name, why)
+
+    def in_copy(self, each: Merging, values: Mapping[SSAValue, SSAValue]) -> Merging:
+        return replace(each, product=values[each.product]) if isinstance(each, Apart) else each
+
+    def fastest(self, trial: FunctionTrial, found: Sequence[Merging]) -> tuple[Sequence[Merging], str]:
+        longer = {axis: MORE * size for axis, size in trial.likely.items()}
+        return fastest_of(found, lambda chosen: self.times(trial, chosen, longer), longer)
+
+    def subject(self, found: Sequence[Merging]) -> str:
+        return ", ".join(f"[{', '.join(self.names(each))}]" for each in found)
+
+    def why_not(self, module: ModuleOp, name: str, known: Sequence[str]) -> str:
+        return f"axis '{name}' does not become one with another one: {self._reason(module, name)}"
+
+    def _reason(self, module: ModuleOp, axis: str) -> str:
         for function in functions(module):
             for pair in (found := Candidates(function.body.block)).free_pairs():
                 if axis in pair and {*pair} <= {*self.axes} and (reason := found.why_not(pair)) is not None:
@@ -93,21 +112,4 @@ class DiagramMergeFreeAxesPass(ModulePass):
         return "no product has it and another one of these next to each other in its result and in one operand alone"
 
 
-def _found_in(function: func.FuncOp, asked: Sequence[str]) -> list[Merging]:
-    """The axes that can be one, those of `asked` if any are."""
-    block = function.body.block
-    everywhere = Candidates(block).free_groups(asked)
-    return [*everywhere, *apart_in(block, everywhere, asked)]
-
-
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Merging]) -> None:
-    chosen, why = fastest_merging(module, function, found, PASS)
-    if not chosen:
-        names = ", ".join(f"[{', '.join(axes_in(each))}]" for each in found)
-        note(function, f"decline {PASS}", names, "a tenth must be saved", why)
-    decide(function, axes=tuple(dict.fromkeys(_merge(function, chosen, why))) or (NONE,))
-
-
-def _merge(function: func.FuncOp, found: Sequence[Merging], why: str) -> list[str]:
-    merge_each(function, found, PASS, why)
-    return [axis for each in found for axis in axes_in(each)]
+__all__ = ["DiagramMergeFreeAxesPass"]

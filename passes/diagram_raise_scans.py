@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.ir import Block
 
-from treadle.compiler.errors import Refusal
-from treadle.passes._decisions import decide
-from treadle.passes._functions import fresh_hint, functions, kernels, label, note
-from treadle.passes.products.scanned import LAW, Scanned, scan, scanned_called, scanned_in
-from treadle.passes.products.scanned_trial import fastest_scanned
-
-PASS = "diagram-raise-scans"
-NONE = "none"
-"""In place of sums: what a derivation says where none are scans."""
+from treadle.passes.kernels.function_trial import COMPOSED
+from treadle.passes.kernels.where_faster import ValuesWhereFaster
+from treadle.passes.products.scanned import LAW, Scanned, scan, scanned_in
 
 
 @dataclass(frozen=True)
-class DiagramRaiseScansPass(ModulePass):
+class DiagramRaiseScansPass(ValuesWhereFaster[Scanned]):
     """Make a scan of a sum of all elements up to each, or from each on, which a program writes as a product with ones
     where the order of two positions lets an element count (`tl.cumsum`). What is scanned need not be saved to be read
     along another axis, and a stream along the axis has what came before a piece as its state.
@@ -59,41 +51,20 @@ class DiagramRaiseScansPass(ModulePass):
     `diagram-reassociate` makes some: a tenth must be saved at the sizes that the program states, and no time lost where
     axes known only at launch are long."""
 
-    name = PASS
+    name = "diagram-raise-scans"
+    option = "sums"
+    kind = "sum"
+    described = "sum with a triangle of ones"
+    wanted = LAW
+    then = COMPOSED
 
     sums: tuple[str, ...] = ()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        seen = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
-            found = scanned_in(function.body.block)
-            for each in found:  # a derivation says which by name
-                each.product.result.name_hint = each.name or fresh_hint(each.product.result, "sum")
-            seen |= {each.name for each in found}
-            if self.sums:
-                _scan(function, self.sums, "asked for")
-            elif found:
-                _where_it_pays(op, function, found)
-        if missing := [name for name in self.sums if name not in seen and name != NONE]:
-            known = f"such are {', '.join(f'%{name}' for name in sorted(seen))}" if seen else "there are none"
-            raise Refusal(op, f"%{missing[0]} is no sum with a triangle of ones: {known}")
+    def candidates(self, block: Block) -> Sequence[Scanned]:
+        return scanned_in(block)
 
-
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Scanned]) -> None:
-    chosen, why = fastest_scanned(module, function, found, PASS)
-    if not chosen:
-        names = ", ".join(label(each.product.result) for each in found)
-        note(function, f"decline {PASS}", names, LAW, why)
-    names = tuple(each.name for each in chosen)
-    _scan(function, names, why)
-    decide(function, sums=names or (NONE,))
-
-
-def _scan(function: func.FuncOp, names: Sequence[str], why: str) -> None:
-    for each in list(scanned_called(function.body.block, names)):
-        scan(function, each, PASS, why)
+    def make(self, function: func.FuncOp, each: Scanned, why: str) -> None:
+        scan(function, each, self.name, why)
 
 
 __all__ = ["DiagramRaiseScansPass"]

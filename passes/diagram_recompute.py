@@ -19,6 +19,7 @@ from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import number_format, rated_as
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
+from treadle.passes._later import run_later
 from treadle.passes.expressions.decisions import decides
 from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.expressions.steady import is_steady
@@ -139,12 +140,10 @@ def _seconds(op: ContractOp, machine: Machine, sizes: Mapping[str, int]) -> floa
 def _saved(module: ModuleOp, index: int, classes: Sequence[Axes]) -> float:
     """Bytes of arrays that kernels save and read, if they have axes of several classes; infinite if no kernels can be
     made."""
-    from treadle.passes.fusion import FusionPass  # which comes later in the pipeline
-
     function = list(functions(module))[index]
     sizes = default_sizes(function)
     try:
-        FusionPass().apply(Context(), module)
+        run_later(module, "fusion")
     except Refusal:
         return inf
     arrays = [value for kernel in kernels(function) for value in (*kernel.operands, *kernel.outputs)]

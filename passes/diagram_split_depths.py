@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.ir import Block
 
-from treadle.compiler.errors import Refusal
-from treadle.passes._decisions import decide
-from treadle.passes._functions import fresh_hint, functions, kernels, label, note
-from treadle.passes.products.split import Split, split, split_called, splits_in
-from treadle.passes.products.split_trial import fastest_split
-
-PASS = "diagram-split-depths"
-NONE = "none"
-"""In place of products: what a derivation says where none are made part by part."""
+from treadle.passes.kernels.where_faster import ValuesWhereFaster
+from treadle.passes.products.split import Split, split, splits_in
 
 
 @dataclass(frozen=True)
-class DiagramSplitDepthsPass(ModulePass):
+class DiagramSplitDepthsPass(ValuesWhereFaster[Split]):
     """Multiply the parts of a summed axis one by one, and add up the products, where that saves time. Keys of which the
     first columns are the values, too, are two arrays as long as scores take all columns: both would be loaded, and no
     group has room for them. As a product of its own, what both read is one array; the rest is a product that
@@ -82,43 +73,25 @@ class DiagramSplitDepthsPass(ModulePass):
     integers, stay. Tried where a part is read. The model times all kernels of the function both ways: a tenth must be
     saved at the sizes that the program states, and no time lost where axes known only at launch are long."""
 
-    name = PASS
+    name = "diagram-split-depths"
+    option = "products"
+    kind = "product"
+    described = "product whose summed axis is read in parts elsewhere"
+    then = (
+        "diagram-hoist-factors",
+        "diagram-reassociate",
+        "diagram-bubble-up-reads",
+        "diagram-compose-maps",
+        "diagram-merge-free-axes",
+    )
 
     products: tuple[str, ...] = ()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        seen = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
-            found = splits_in(function.body.block)
-            for each in found:  # a derivation says which by name
-                result = each.product.result
-                result.name_hint = each.name or fresh_hint(result, "product")
-            seen |= {each.name for each in found if each.name}
-            if self.products:
-                _split(function, self.products, "asked for")
-            elif found:
-                _where_it_pays(op, function, found)
-        if missing := [name for name in self.products if name not in seen and name != NONE]:
-            known = f"such are {', '.join(f'%{name}' for name in sorted(seen))}" if seen else "there are none"
-            raise Refusal(op, f"%{missing[0]} is no product whose summed axis is read in parts elsewhere: {known}")
+    def candidates(self, block: Block) -> Sequence[Split]:
+        return splits_in(block)
 
-
-def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: Sequence[Split]) -> None:
-    chosen, why = fastest_split(module, function, found, PASS)
-    if not chosen:
-        names = ", ".join(label(each.product.result) for each in found)
-        note(function, f"decline {PASS}", names, "a tenth must be saved", why)
-    names = tuple(each.name for each in chosen if each.name)
-    _split(function, names, why)
-    decide(function, products=names or (NONE,))
-
-
-def _split(function: func.FuncOp, names: Sequence[str], why: str) -> None:
-    for name in names:
-        if (each := split_called(function.body.block, name)) is not None:
-            split(function, each, PASS, why)
+    def make(self, function: func.FuncOp, each: Split, why: str) -> None:
+        split(function, each, self.name, why)
 
 
 __all__ = ["DiagramSplitDepthsPass"]

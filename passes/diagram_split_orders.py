@@ -15,7 +15,7 @@ from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.orders import order_of
 from treadle.passes._decisions import decide
-from treadle.passes._functions import fresh_hint, functions, kernels, label, note, unite_equal
+from treadle.passes._functions import diagrams, fresh_hint, label, note, unite_equal
 from treadle.passes.orders.fastest import named, part_of, pays
 from treadle.passes.orders.found import First, firsts_in
 from treadle.passes.orders.parts import LAW, split
@@ -198,9 +198,7 @@ class DiagramSplitOrdersPass(ModulePass):
     lengths: tuple[int, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
+        for function in diagrams(op):
             names = [_name(first) for first in _found_in(function.body.block)]
             if self.lengths:
                 _asked(function, names, self.lengths)

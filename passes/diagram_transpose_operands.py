@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.machines import machine_of
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import diagrams, label, note
 from treadle.passes.products.operand_trial import fastest_operands
 from treadle.passes.products.transposed_operands import TransposedOperand, transpose_operand, transposed_operands
 
@@ -69,9 +69,7 @@ class DiagramTransposeOperandsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine, done = machine_of(op), list[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
+        for function in diagrams(op):
             found = transposed_operands(function.body.block, machine)
             if self.operands:
                 asked = [each for each in chain(*found) if each.value.name_hint in self.operands]

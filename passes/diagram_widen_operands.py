@@ -15,7 +15,7 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.diagram import CastOp, ContractOp
 from treadle.dialects.diagram.array import format_of, with_format
 from treadle.dialects.diagram.formats import BYTES
-from treadle.passes._functions import diagram_blocks, fresh_hint, functions, label, note
+from treadle.passes._functions import derived_hint, diagram_blocks, functions, label, note
 from treadle.passes.products.eight_bit import why_not_multiplied
 
 PASS = "diagram-widen-operands"
@@ -83,7 +83,7 @@ def _widen(function: func.FuncOp, block: Block, machine: Machine) -> None:
 def _widened(op: ContractOp, operand: SSAValue) -> SSAValue:
     cast = CastOp(operand, with_format(operand.type, _wide_format(operand)))
     cast.location = op.location
-    cast.result.name_hint = fresh_hint(operand, f"{operand.name_hint}_wide" if operand.name_hint else None)
+    cast.result.name_hint = derived_hint(operand, "wide")
     Rewriter.insert_op(cast, InsertPoint.before(op))
     return cast.result
 

@@ -27,6 +27,7 @@ from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
+from treadle.passes._later import run_later
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes._structure import Structure, remember, structure_of, structure_of_parts, structure_with_names
 from treadle.passes.expressions.reductions import reduce_alone
@@ -43,6 +44,17 @@ from treadle.passes.kernels.wide import wide_roles
 from treadle.passes.streams.totals import add_totals
 
 PASS = "fusion"
+
+TO_CUDA = (
+    "streaming",
+    "tiling",
+    "hierarchy-join-sums",
+    "hierarchy-rescale-lazily",  # as where times are asked for, so that sizes are chosen once for both
+    "hierarchy-choose-sizes",
+    "hierarchy-expand-streams",
+    "convert-hierarchy-to-cuda",
+)
+"""The passes that tell whether a kernel can be made."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +246,8 @@ _UNFIT: dict[Structure, str] = {}
 
 def _tried(module: ModuleOp, in_parts: bool) -> str | None:
     try:
-        for each in _trial_passes(in_parts):
-            each.apply(Context(), module)
+        before = ["hierarchy-split-streams"] if in_parts else []  # what needs wide roles may fit in parts alone
+        run_later(module, *before, *TO_CUDA)
     except Refusal as refusal:
         return str(refusal).split(";")[0].replace("kernel @trial", "it")
     return None
@@ -269,30 +281,6 @@ def _tried_time(
         return scheduled_time(copy)
     except (Refusal, TreadleError):
         return inf
-
-
-def _trial_passes(in_parts: bool) -> list[ModulePass]:
-    """Down to `cuda`; what needs wide roles may fit in parts alone."""
-    # imported here, for they come later in the pipeline
-    from treadle.passes.convert_hierarchy_to_cuda import ConvertHierarchyToCudaPass
-    from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
-    from treadle.passes.hierarchy_expand_streams import HierarchyExpandStreamsPass
-    from treadle.passes.hierarchy_join_sums import HierarchyJoinSumsPass
-    from treadle.passes.hierarchy_rescale_lazily import HierarchyRescaleLazilyPass
-    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
-    from treadle.passes.streaming import StreamingPass
-    from treadle.passes.tiling import TilingPass
-
-    return [
-        *([HierarchySplitStreamsPass()] if in_parts else []),
-        StreamingPass(),
-        TilingPass(),
-        HierarchyJoinSumsPass(),
-        HierarchyRescaleLazilyPass(),  # as where times are asked for, so that sizes are chosen once for both
-        HierarchyChooseSizesPass(),
-        HierarchyExpandStreamsPass(),
-        ConvertHierarchyToCudaPass(),
-    ]
 
 
 def _check_absent(part: Part, clusters: Clusters) -> None:

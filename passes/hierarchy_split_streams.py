@@ -17,13 +17,12 @@ from treadle.compiler.cost.choice.reasons import sizes_text
 from treadle.compiler.cost.timing.time import Estimate, least_time
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
-from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
+from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, axes_of, sizes_of
-from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, kernels_named, label, note
+from treadle.passes._functions import functions, kernels, kernels_named, label, note, stated_sizes
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_of
 from treadle.passes.expressions.reductions import keep_states_apart
@@ -224,7 +223,7 @@ def _are_few_groups(places: int, function: func.FuncOp, plan: StreamPlan) -> boo
     roles, sizes = roles_along(plan.part, plan.axis), plan.part.sizes
     if roles is None:
         return False
-    stated = _stated(function)
+    stated = stated_sizes(function)
     likely = (stated.get(axis, UNKNOWN_SIZE) if sizes[axis] == DYNAMIC else sizes[axis] for axis in roles.group)
     return prod(likely) <= places
 
@@ -238,7 +237,7 @@ def _timed(
 ) -> _Timed | None:
     """What was tried with a kernel; None where its groups leave no places empty. The same kernels are asked of in many
     programs, and while fusion tries what becomes of them."""
-    key = structure_of(kernel, module.attributes, _stated(function), [plan.axis])
+    key = structure_of(kernel, module.attributes, stated_sizes(function), [plan.axis])
     if key is None:
         return anew(module, function, kernel, plan)
     if key not in known:
@@ -308,14 +307,9 @@ def _least(module: ModuleOp) -> float:
     return 2 * least_time(machine_of(module))
 
 
-def _stated(function: func.FuncOp) -> dict[str, int]:
-    """The likely sizes of axes that are known only at launch, where there are any."""
-    return with_fitting(function.body.block, default_sizes(function))
-
-
 def _larger(function: func.FuncOp, plan: StreamPlan) -> dict[str, int]:
     """What a launch may bring of the axes that are known only then."""
-    stated = _stated(function)
+    stated = stated_sizes(function)
     symbolic = [axis for axis, size in plan.part.sizes.items() if size == DYNAMIC]
     return {axis: (LONGER if axis == plan.axis else MORE) * stated.get(axis, UNKNOWN_SIZE) for axis in symbolic}
 
@@ -368,7 +362,7 @@ class _Trial:
 
     def _alone(self) -> tuple[ModuleOp, func.FuncOp, KernelOp]:
         module, function = alone(self.module, self.function, kernel := self.kernel.clone())
-        if stated := _stated(self.function):
+        if stated := stated_sizes(self.function):
             function.attributes["sizes"] = SizesAttr(stated)
         return module, function, kernel
 
@@ -443,7 +437,7 @@ def _likely(function: func.FuncOp, plan: StreamPlan) -> int:
     """The size of the axis, or by default if only the launch tells."""
     if (size := _size(plan)) != DYNAMIC:
         return size
-    return _stated(function).get(plan.axis, UNKNOWN_SIZE)
+    return stated_sizes(function).get(plan.axis, UNKNOWN_SIZE)
 
 
 def _whole_pieces(length: int) -> int:

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, format_of, is_array, sizes_of
-from treadle.passes._functions import fresh_hint, note
+from treadle.passes._functions import derived_hint, fresh_hint, note
 from treadle.passes.axes.divided import asked_together, is_beside, read_beside, read_divided
 
 LAW = "a tuple of axes is an axis"
@@ -62,7 +62,7 @@ def _collapse(argument: SSAValue, axes: Sequence[str], whole: str, left: Sequenc
     assert first is not None
     op = CollapseOp(argument, axes, whole, merged(argument.type, axes, whole))
     op.location = uses[0].operation.location
-    op.result.name_hint = fresh_hint(argument, f"{argument.name_hint}_flat" if argument.name_hint else None)
+    op.result.name_hint = derived_hint(argument, "flat")
     Rewriter.insert_op(op, InsertPoint.before(first))
     for use in uses:
         use.operation.operands[use.index] = op.result

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 
 from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import number_format
-from treadle.passes._functions import fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, label, note, replace
 from treadle.passes.expressions.scalars import Leaf, Node, build_map, convert
 
 
@@ -38,11 +38,8 @@ def _is_of_elements(op: ContractOp) -> bool:
 def _multiply_and_add(op: ContractOp) -> list[Operation]:
     axes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
     left, right = (convert(Leaf(each), f32) for each in (op.lhs, op.rhs))
-    products = build_map(Node(arith.MulfOp, (left, right), f32), array_type(f32, axes), _hint(op.result))
+    hint = derived_hint(op.result, "products")
+    products = build_map(Node(arith.MulfOp, (left, right), f32), array_type(f32, axes), hint)
     total = array_type(f32, sizes_of(op.result.type))
     made: list[Operation] = [products, ReduceOp("add", products.result, op.over_axes, total)]
     return made if total == op.result.type else [*made, CastOp(made[-1].results[0], op.result.type)]
-
-
-def _hint(result: SSAValue) -> str | None:
-    return None if result.name_hint is None else fresh_hint(result, f"{result.name_hint}_products")

@@ -11,7 +11,7 @@ from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._functions import fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, label, note, replace
 from treadle.passes._parts import Reducing, part_of
 from treadle.passes.kernels.roles import Refusal, fed_across, roles_of
 from treadle.passes.kernels.sums import Axes, summed_axes
@@ -100,7 +100,7 @@ def _product_and_reductions(op: ContractOp, likely: Mapping[str, int]) -> list[O
     kept = {axis: sizes[axis] for axis in others} | sizes_of(op.result.type)
     product = ContractOp(op.lhs, op.rhs, [depth], array_type(op.accumulate, kept), op.accumulate)
     product.multiply = op.multiply
-    product.result.name_hint = _hint(op.result, depth)
+    product.result.name_hint = derived_hint(op.result, depth)
     total = array_type(op.accumulate, sizes_of(op.result.type))
     made = [product, *_in_turn(product.result, "add", [[axis] for axis in others], op.result, total)]
     return made if total == op.result.type else [*made, CastOp(made[-1].results[0], op.result.type)]
@@ -114,14 +114,10 @@ def _in_turn(
     for axes in over:
         sizes = {each: size for each, size in sizes_of(value.type).items() if each not in axes}
         step = ReduceOp(kind, value, axes, type if axes is over[-1] else array_type(format_of(type), sizes))
-        step.result.name_hint = _hint(result, axes[-1])
+        step.result.name_hint = derived_hint(result, axes[-1])
         made.append(step)
         value = step.result
     return made
-
-
-def _hint(result: SSAValue, axis: str) -> str | None:
-    return None if result.name_hint is None else fresh_hint(result, f"{result.name_hint}_{axis}")
 
 
 def _longest_first(axes: Iterable[str], sizes: Mapping[str, int], likely: Mapping[str, int]) -> list[str]:

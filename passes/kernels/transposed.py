@@ -10,7 +10,7 @@ from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram import YieldOp as ElementOp
 from treadle.dialects.diagram.array import ArrayType, array_type, axes_of, format_of, level_of, sizes_of, with_level
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._functions import fresh_hint
+from treadle.passes._functions import derived_hint
 from treadle.passes.kernels.far_neighbours import (
     Transposition,
     arguments_of,
@@ -72,7 +72,7 @@ def _copied_before(kernel: KernelOp, turn: Transposition) -> KernelOp:
     if copy is None:
         copy = _copy(kernel, turn.value, wanted)
         Rewriter.insert_op(copy, InsertPoint.before(kernel))
-        copy.outputs[0].name_hint = fresh_hint(turn.value, _transposed(turn.value))
+        copy.outputs[0].name_hint = derived_hint(turn.value, "transposed")
     _take_in_order(kernel, turn.value, turn.axes)
     kernel.operands = [copy.outputs[0] if each is turn.value else each for each in kernel.operands]
     return copy
@@ -88,7 +88,7 @@ def _copied_behind(kernel: KernelOp, turn: Transposition) -> KernelOp:
     Rewriter.insert_op(copy, InsertPoint.after(kernel))
     saved.replace_uses_with_if(copy.outputs[0], lambda use: use.operation in users)
     copy.outputs[0].name_hint = hint
-    saved.name_hint = fresh_hint(saved, _transposed(saved))
+    saved.name_hint = derived_hint(saved, "transposed")
     return copy
 
 
@@ -124,10 +124,6 @@ def _fresh_name(near: KernelOp, value: SSAValue) -> str:
     taken = {op.kernel_name.data for op in module.walk() if isinstance(op, KernelOp)}
     names = (base, *(f"{base}_{number}" for number in range(2, len(taken) + 3)))
     return next(name for name in names if name not in taken)
-
-
-def _transposed(value: SSAValue) -> str | None:
-    return f"{value.name_hint}_transposed" if value.name_hint else None
 
 
 def reordered(type: Attribute, axes: tuple[str, ...]) -> ArrayType:

@@ -13,12 +13,11 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
+from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr
-from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes._functions import function_of
+from treadle.passes._functions import function_of, stated_sizes
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_of
 from treadle.passes.kernels.far_neighbours import (
@@ -74,7 +73,7 @@ class Trial:
 
     @cached_property
     def _stated(self) -> Mapping[str, int]:
-        return with_fitting(self.function.body.block, default_sizes(self.function))
+        return stated_sizes(self.function)
 
     def _times(self, chosen: Iterable[Transposition], of: Iterable[Transposition]) -> Times:
         """Of all kernels that any `of` these transpositions changes, with those `chosen`."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -20,6 +19,7 @@ from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import SizesAttr, axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels
+from treadle.passes._later import run_later
 from treadle.passes._parts import is_free, part_of, views_of
 
 
@@ -114,17 +114,10 @@ class Scheduled:
 def scheduled(module: ModuleOp, in_parts: bool = False) -> list[Scheduled]:
     """All kernels, whose roles are decorated, in their order (Refusal, TreadleError where one does not fit). With
     `in_parts`, axes are cut into parts where that saves time."""
-    # imported here, for they come later in the pipeline than what is tried
-    from treadle.passes.hierarchy_choose_sizes import choice_for
-    from treadle.passes.hierarchy_join_sums import HierarchyJoinSumsPass
-    from treadle.passes.hierarchy_rescale_lazily import HierarchyRescaleLazilyPass
-    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
-    from treadle.passes.streaming import StreamingPass
-    from treadle.passes.tiling import TilingPass
+    from treadle.passes.hierarchy_choose_sizes import choice_for  # comes later in the pipeline
 
-    before = [HierarchySplitStreamsPass()] if in_parts else []
-    for step in (*before, StreamingPass(), TilingPass(), HierarchyJoinSumsPass(), HierarchyRescaleLazilyPass()):
-        step.apply(Context(), module)
+    before = ["hierarchy-split-streams"] if in_parts else []
+    run_later(module, *before, "streaming", "tiling", "hierarchy-join-sums", "hierarchy-rescale-lazily")
     machine, found = machine_of(module), list[Scheduled]()
     for function in functions(module):
         for kernel in kernels(function):

@@ -11,8 +11,10 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC
+from treadle.passes._functions import module_of
+from treadle.passes._later import run_later
 from treadle.passes.kernels.by_time import is_faster
-from treadle.passes.kernels.function_trial import FunctionTrial, compose
+from treadle.passes.kernels.function_trial import COMPOSED, FunctionTrial
 from treadle.passes.kernels.roles import WHOLE_LIMIT
 from treadle.passes.kernels.some_of import Times, times_text
 from treadle.passes.orders.found import First, firsts_in
@@ -60,9 +62,9 @@ def pays(module: ModuleOp, function: func.FuncOp, first: First, length: int, rew
         def rewritten(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
             for each in named(copy, first.name) if in_parts else ():
                 split(copy, each, length, rewrite, "")
-            compose(copy)
+            run_later(module_of(copy), *COMPOSED)
 
-        return trial.times(rewritten, trial.longer)
+        return trial.times(rewritten)
 
     least, before = times(True), times(False)
     told = f"in parts of {length} {times_text(least, before, trial.longer)}"

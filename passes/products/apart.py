@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CastOp, CollapseOp, ContractOp, ExpandOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
-from treadle.passes._functions import fresh_hint, label, note
+from treadle.passes._functions import derived_hint, label, note
 from treadle.passes.axes.merge import LAW, merged, name_of
 
 Group = tuple[str, ...]
@@ -93,9 +93,9 @@ def _may_be_one(sizes: Sequence[int]) -> bool:
     return several and (DYNAMIC in sizes or prod(sizes) <= LARGEST_SIZE)
 
 
-def merge_apart(function: func.FuncOp, found: Apart, product: SSAValue, rewrite: str, why: str = "") -> None:
-    """One axis in the place of each group of the free axes of `product`, in it and nowhere else."""
-    op = product.owner
+def merge_apart(function: func.FuncOp, found: Apart, rewrite: str, why: str) -> None:
+    """One axis in the place of each group of the free axes of a product, in it and nowhere else."""
+    op = found.product.owner
     assert isinstance(op, ContractOp)
     for axes in found.groups:
         whole = name_of(axes, function.body.block)
@@ -110,7 +110,7 @@ def merge_apart(function: func.FuncOp, found: Apart, product: SSAValue, rewrite:
 def _collapsed(op: ContractOp, factor: SSAValue, axes: Group, whole: str) -> SSAValue:
     view = CollapseOp(factor, axes, whole, merged(factor.type, axes, whole))
     view.location = op.location
-    view.result.name_hint = _flat(factor)
+    view.result.name_hint = derived_hint(factor, "flat")
     Rewriter.insert_op(view, InsertPoint.before(op))
     return view.result
 
@@ -128,11 +128,7 @@ def _expand(op: ContractOp, axes: Group, whole: str) -> None:
     Rewriter.insert_op(view, InsertPoint.after(chain[-1]))
     for use in uses:
         use.operation.operands[use.index] = view.result
-    view.result.name_hint, last.name_hint = last.name_hint, _flat(last)
-
-
-def _flat(value: SSAValue) -> str | None:
-    return fresh_hint(value, f"{value.name_hint}_flat") if value.name_hint else None
+    view.result.name_hint, last.name_hint = last.name_hint, derived_hint(last, "flat")
 
 
 __all__ = ["Apart", "apart_in", "merge_apart"]

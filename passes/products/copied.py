@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import CollapseOp, ContractOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import LARGEST_SIZE, array_type, axes_of, format_of, sizes_of
-from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, erase_unused, label, note, replace
 from treadle.passes.axes.joins import join
 from treadle.passes.axes.merge import merged, name_of
 from treadle.passes.expressions.scalars import Leaf, build_map
@@ -110,9 +110,9 @@ def _may_be_one(factors: Sequence[SSAValue], runs: Sequence[Sequence[str]]) -> b
     return all(prod(max(1, sizes[axis]) for axis in run) <= LARGEST_SIZE for run in runs)
 
 
-def copy_operands(function: func.FuncOp, copying: Copying, sum: SSAValue, rewrite: str, why: str = "") -> None:
-    """Copy operands of `sum`, and let it go over one axis in the place of those that lie side by side then."""
-    op = sum.owner
+def copy_operands(function: func.FuncOp, copying: Copying, rewrite: str, why: str) -> None:
+    """Copy operands of a sum, and let it go over one axis in the place of those that lie side by side then."""
+    op = copying.sum.owner
     if isinstance(op, ReduceOp):
         op = join(function, op, rewrite)
     assert isinstance(op, ContractOp)
@@ -140,7 +140,7 @@ def _copied(op: ContractOp, factor: SSAValue, order: Axes) -> SSAValue:
     rest = [axis for axis in result if axis in sizes and axis not in order]
     alone = [axis for axis in sizes if axis not in (*rest, *order)]
     type = array_type(format_of(factor.type), {axis: sizes[axis] for axis in (*rest, *alone, *order)})
-    copy = build_map(Leaf(factor), type, _hint(factor, "copy"), op.location)
+    copy = build_map(Leaf(factor), type, derived_hint(factor, "copy"), op.location)
     Rewriter.insert_op(copy, InsertPoint.before(op))
     return copy.result
 
@@ -149,12 +149,8 @@ def _flat(op: ContractOp, factor: SSAValue, axes: Sequence[str], whole: str) -> 
     view = CollapseOp(factor, axes, whole, merged(factor.type, axes, whole))
     view.location = op.location
     Rewriter.insert_op(view, InsertPoint.before(op))
-    view.result.name_hint = _hint(factor, "flat")
+    view.result.name_hint = derived_hint(factor, "flat")
     return view.result
-
-
-def _hint(value: SSAValue, what: str) -> str | None:
-    return fresh_hint(value, f"{value.name_hint}_{what}") if value.name_hint else None
 
 
 __all__ = ["Copying", "Ways", "copy_operands", "ways_in"]

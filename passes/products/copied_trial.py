@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -15,6 +14,8 @@ from xdsl.ir import SSAValue
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram.array import DYNAMIC
+from treadle.passes._functions import module_of
+from treadle.passes._later import run_later
 from treadle.passes._parts import part_of
 from treadle.passes.kernels.by_time import WORTH, is_faster
 from treadle.passes.kernels.function_trial import FunctionTrial
@@ -57,10 +58,11 @@ class CopyTrial:
     def _times(self, chosen: Sequence[Copying]) -> Times:
         def copy_all(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
             for each in chosen:
-                copy_operands(copy, each, values[each.sum], self.rewrite)
-            _merge_axes(copy)
+                copy_operands(copy, replace(each, sum=values[each.sum]), self.rewrite, "")
+            # what lies side by side is one axis then
+            run_later(module_of(copy), "diagram-merge-free-axes", "diagram-merge-depths")
 
-        return self._trial.times(copy_all, self._trial.longer)
+        return self._trial.times(copy_all)
 
     def _least_time(self, ways: Ways, copying: Copying) -> float:
         """Of copies and the product behind them, in microseconds."""
@@ -70,15 +72,3 @@ class CopyTrial:
         sized = Sized(part, 0, sizes, machine)
         moved = sized.moving_time(2 * sum(map(sized.bytes, ways.copied(copying))))
         return 1e6 * (moved + machine.launch + sized.least_time)
-
-
-def _merge_axes(function: func.FuncOp) -> None:
-    """As the pipeline will, whose next passes these are: what lies side by side is one axis then."""
-    # imported here, for they come later in the pipeline
-    from treadle.passes.diagram_merge_depths import DiagramMergeDepthsPass
-    from treadle.passes.diagram_merge_free_axes import DiagramMergeFreeAxesPass
-
-    module = function.parent_op()
-    assert isinstance(module, ModuleOp)
-    for step in (DiagramMergeFreeAxesPass(), DiagramMergeDepthsPass()):
-        step.apply(Context(), module)

@@ -3,25 +3,21 @@ other in memory, a group would else be fed along one of them, and leave a produc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
+from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import Linear, quotient, remainder, spelled
 from treadle.dialects.diagram.formats import FORMAT_BYTES
-from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import inner_of, join
-from treadle.passes.kernels.function_trial import FunctionTrial
-from treadle.passes.kernels.some_of import Times, fastest_of
 
 LAW = "a sum over pieces of an axis, of sums over each"
 
@@ -48,9 +44,8 @@ class Depth:
 def depths_in(function: func.FuncOp) -> list[Depth]:
     """The products of a function that sum over two axes, one of which can be cut in pieces, alone or by a sum of
     them."""
-    block = function.body.block
-    likely = with_fitting(block, default_sizes(function))
-    return [found for op in block.ops if (found := _depth_of(op, likely)) is not None]
+    likely = stated_sizes(function)
+    return [found for op in function.body.block.ops if (found := _depth_of(op, likely)) is not None]
 
 
 def of_unknown_sizes(function: func.FuncOp) -> list[tuple[str, ...]]:
@@ -129,25 +124,9 @@ def _length(axis: str, sizes: Mapping[str, int], likely: Mapping[str, int]) -> i
     return sizes[axis] if sizes[axis] != DYNAMIC else likely.get(axis, UNKNOWN_SIZE)
 
 
-def fastest_depths(
-    module: ModuleOp, function: func.FuncOp, found: Sequence[Depth], rewrite: str
-) -> tuple[Sequence[Depth], str]:
-    """Which of these to make one axis, none where that does not pay, and the times."""
-    trial = FunctionTrial(module, function)
-
-    def times(chosen: Iterable[Depth]) -> Times:
-        def merge_all(copy: func.FuncOp, values: Mapping[SSAValue, SSAValue]) -> None:
-            for depth in chosen:
-                merge_depth(copy, depth, values[depth.sum], rewrite)
-
-        return trial.times(merge_all, trial.longer)
-
-    return fastest_of(found, times, trial.longer)
-
-
-def merge_depth(function: func.FuncOp, depth: Depth, sum: SSAValue, rewrite: str, why: str = "") -> None:
-    """One axis, and the elements of a piece, in the place of two axes that `sum` of a function goes over."""
-    op = sum.owner
+def merge_depth(function: func.FuncOp, depth: Depth, rewrite: str, why: str) -> None:
+    """One axis, and the elements of a piece, in the place of two axes that a sum goes over."""
+    op = depth.sum.owner
     if isinstance(op, ReduceOp):
         op = join(function, op, rewrite)
     assert isinstance(op, ContractOp)
@@ -206,7 +185,7 @@ class _Pieces:
         operands = [self.read(operand) for operand in op.operands]
         copy = op.clone(dict(zip(op.operands, operands, strict=True)))
         Rewriter.insert_op(copy, InsertPoint.before(self.op))
-        copy.results[0].name_hint = self._hint(op.results[0], "depth")
+        copy.results[0].name_hint = derived_hint(op.results[0], "depth")
         return Rewriter.replace_value_with_new_type(copy.results[0], self._type(op.results[0].type))
 
     def _read(self, value: SSAValue) -> SSAValue:
@@ -225,11 +204,8 @@ class _Pieces:
     def _put(self, op: Operation, read: SSAValue, what: str) -> SSAValue:
         op.location = self.op.location
         Rewriter.insert_op(op, InsertPoint.before(self.op))
-        op.results[0].name_hint = self._hint(read, what)
+        op.results[0].name_hint = derived_hint(read, what)
         return op.results[0]
-
-    def _hint(self, value: SSAValue, what: str) -> str | None:
-        return fresh_hint(self.op.result, f"{value.name_hint}_{what}") if value.name_hint else None
 
     def _expanded(self, value: SSAValue) -> Attribute:
         found = dict[str, int]()
@@ -259,4 +235,4 @@ def _axes_near(op: Operation) -> set[str]:
     return {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
 
 
-__all__ = ["Depth", "depths_in", "fastest_depths", "merge_depth", "of_unknown_sizes", "summed"]
+__all__ = ["Depth", "depths_in", "merge_depth", "of_unknown_sizes", "summed"]

@@ -15,7 +15,7 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereO
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of, with_format
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, number_format
-from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, erase_unused, label, note, replace
 from treadle.passes.expressions.inner import inner_expression, is_saturating
 from treadle.passes.expressions.magnitudes import most_in
 from treadle.passes.expressions.reductions import rebuilt
@@ -61,8 +61,8 @@ class Distributed:
     terms: tuple[Term, ...]
 
     @property
-    def name(self) -> str | None:
-        return self.product.name_hint
+    def value(self) -> SSAValue:
+        return self.product
 
     @property
     def is_exact(self) -> bool:
@@ -77,11 +77,6 @@ def distributed_in(block: Block) -> list[Distributed]:
     """Those of a function whose terms wait for different sums along what the product sums. Beside each other these
     would keep the product from the stream in which they are summed, for no one factor moves with them."""
     return [found for op in block.ops if isinstance(op, ContractOp) and (found := _distributed(op)) is not None]
-
-
-def distributed_called(block: Block, name: str | None) -> Distributed | None:
-    """The one of that name: others that were made term by term may be among its terms."""
-    return next((each for each in distributed_in(block) if each.name == name), None)
 
 
 def _distributed(op: ContractOp) -> Distributed | None:
@@ -201,7 +196,7 @@ def _product(op: ContractOp, operand: SSAValue, term: Term) -> SSAValue:
     sizes = {axis: size for axis, size in sizes_of(op.result.type).items() if axis in known}
     product = rebuilt(op, factors, array_type(op.accumulate, sizes))
     Rewriter.insert_op(product, InsertPoint.before(op))
-    product.results[0].name_hint = _near(op.result, "term")
+    product.results[0].name_hint = derived_hint(op.result, "term")
     return product.results[0]
 
 
@@ -211,7 +206,7 @@ def _factor(op: ContractOp, operand: SSAValue, term: Term) -> SSAValue:
     sizes = {axis: size for axis, size in sizes_of(operand.type).items() if axis in known}
     value = term.expression.value if isinstance(term.expression, Leaf) else None
     if value is None or axes_of(value.type) != tuple(sizes):
-        map = build_map(term.expression, array_type(f32, sizes), _near(operand, "term"), op.location)
+        map = build_map(term.expression, array_type(f32, sizes), derived_hint(operand, "term"), op.location)
         Rewriter.insert_op(map, InsertPoint.before(op))
         value = map.result
     return _rounded(op, value, format_of(operand.type))
@@ -223,12 +218,8 @@ def _rounded(op: ContractOp, value: SSAValue, format: Attribute) -> SSAValue:
     cast = CastOp(value, with_format(value.type, format))
     cast.location = op.location
     Rewriter.insert_op(cast, InsertPoint.before(op))
-    cast.result.name_hint = _near(value, str(format))
+    cast.result.name_hint = derived_hint(value, str(format))
     return cast.result
 
 
-def _near(value: SSAValue, what: str) -> str | None:
-    return fresh_hint(value, f"{value.name_hint}_{what}") if value.name_hint else None
-
-
-__all__ = ["LAW", "Distributed", "distribute", "distributed_called", "distributed_in"]
+__all__ = ["LAW", "Distributed", "distribute", "distributed_in"]

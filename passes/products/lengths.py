@@ -10,10 +10,8 @@ from typing import Any, TypeAlias
 from xdsl.ir import Block, SSAValue
 
 from treadle.compiler.machines import Machine, machine_of
-from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._functions import erase_dead
+from treadle.passes._functions import erase_dead, stated_sizes
 from treadle.passes.products import orders
 from treadle.passes.products.chains import Chain
 from treadle.passes.products.chunked import InCut
@@ -117,8 +115,7 @@ def by_estimate(trials: Trials, found: Orders, given: Lengths, parts: int, asked
     lengths = [()] if not found else [given] if given else [(each,) for each in _tried(trials)]
     if asked and len(lengths) == 1:
         return lengths[0], ""
-    block = trials.function.body.block
-    stated = with_fitting(block, default_sizes(trials.function))
+    stated = stated_sizes(trials.function)
     if unknown := [axis for axis in trials.symbolic() if axis not in stated]:
         return (lengths[0], "") if asked else f"no likely size of '{unknown[0]}' is stated"
     sizes = {axis: stated[axis] for axis in trials.symbolic()}

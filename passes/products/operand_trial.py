@@ -27,7 +27,7 @@ def fastest_operands(
             for operand in (operand for together in chosen for operand in together):
                 transpose_operand(copy.body.block, TransposedOperand(values[operand.value], operand.axes))
 
-        return trial.times(transpose, trial.longer)
+        return trial.times(transpose)
 
     return fastest_of(found, times, trial.longer)
 

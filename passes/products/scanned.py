@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects import func
@@ -29,8 +28,8 @@ class Scanned:
     is_exclusive: bool
 
     @property
-    def name(self) -> str:
-        return self.product.result.name_hint or ""
+    def value(self) -> SSAValue:
+        return self.product.result
 
     @property
     def source(self) -> SSAValue:
@@ -120,12 +119,6 @@ def _lengthens_alike(read: ReadOp, other: ReadOp, summed: str) -> bool:
     return along == own and all(other.forms[axis] == Linear({summed: 1}, 0) for axis in along)
 
 
-def scanned_called(block: Block, names: Iterable[str]) -> Iterator[Scanned]:
-    """Those of some names."""
-    asked = set(names)
-    return (each for each in scanned_in(block) if each.name in asked)
-
-
 def scan(function: func.FuncOp, each: Scanned, rewrite: str, why: str) -> None:
     """Put a scan in the place of a product."""
     op, made, value = each.product, list[Operation](), each.source
@@ -149,4 +142,4 @@ def scan(function: func.FuncOp, each: Scanned, rewrite: str, why: str) -> None:
     note(function, rewrite, f"{name} along {each.axis}", LAW, why)
 
 
-__all__ = ["LAW", "Scanned", "past_casts", "scan", "scanned_called", "scanned_in"]
+__all__ = ["LAW", "Scanned", "past_casts", "scan", "scanned_in"]

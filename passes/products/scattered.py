@@ -3,7 +3,7 @@ that they are scattered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func
@@ -39,8 +39,8 @@ class Scattered:
     """The parts of the condition beside."""
 
     @property
-    def name(self) -> str:
-        return self.sum.result.name_hint or ""
+    def value(self) -> SSAValue:
+        return self.sum.result
 
     @property
     def asked(self) -> set[str]:
@@ -52,19 +52,6 @@ def scattered_in(block: Block) -> list[Scattered]:
     """The sums of a block that scatter."""
     every = (scattered_by(op) for op in block.ops if isinstance(op, ReduceOp | ContractOp))
     return [each for each in every if each is not None]
-
-
-def scattered_called(block: Block, names: Iterable[str]) -> Iterator[Scattered]:
-    """Those of some names."""
-    asked = set(names)
-    return (each for each in scattered_in(block) if each.name in asked)
-
-
-def scatter_all(function: func.FuncOp, names: Iterable[str], rewrite: str, why: str) -> None:
-    """Scatter the sums of some names, each read anew: one may be an element of the next."""
-    for name in names:
-        for each in list(scattered_called(function.body.block, [name])):
-            scatter(function, each, rewrite, why)
 
 
 def scattered_by(op: ReduceOp | ContractOp) -> Scattered | None:
@@ -249,4 +236,4 @@ def _without(value: SSAValue, axes: Iterable[str]) -> _Again | None:
     return None if found is None else _Again(ops, found)
 
 
-__all__ = ["LAW", "Scattered", "scatter_all", "scattered_in"]
+__all__ = ["LAW", "Scattered", "scatter", "scattered_in"]

@@ -14,7 +14,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear, spelled
 from treadle.dialects.diagram.formats import INTEGERS
-from treadle.passes._functions import erase_unused, fresh_hint, label, note, replace
+from treadle.passes._functions import derived_hint, erase_unused, label, note, replace
 from treadle.passes.axes.merge import name_of
 from treadle.passes.expressions.scalars import Expression, Leaf, build_map, total
 
@@ -43,19 +43,14 @@ class Split:
     parts: tuple[Part, ...]
 
     @property
-    def name(self) -> str | None:
-        return self.product.result.name_hint
+    def value(self) -> SSAValue:
+        return self.product.result
 
 
 def splits_in(block: Block) -> list[Split]:
     """Those of a function. A part that is read elsewhere is another array as long as the product takes all of it: both
     would be loaded. As a product of its own, the part is one array for both."""
     return [found for op in block.ops if isinstance(op, ContractOp) and (found := _split(op)) is not None]
-
-
-def split_called(block: Block, name: str | None) -> Split | None:
-    """The one of that name: others that were made part by part may have read parts of its operands."""
-    return next((each for each in splits_in(block) if each.name == name), None)
 
 
 def _split(op: ContractOp) -> Split | None:
@@ -135,7 +130,7 @@ def _product(found: Split, part: Part) -> SSAValue:
     product.attributes |= op.attributes
     product.location = op.location
     block.insert_op_before(product, op)
-    product.result.name_hint = fresh_hint(op.result, f"{found.name}_{axis}" if found.name else None)
+    product.result.name_hint = derived_hint(op.result, axis)
     return product.result
 
 
@@ -163,8 +158,8 @@ def _read(found: Split, part: Part, operand: SSAValue, axis: str) -> SSAValue:
     read = ReadOp(operand, ", ".join(map(spelled, forms)), type)
     read.location = op.location
     block.insert_op_before(read, op)
-    read.result.name_hint = fresh_hint(op.result, f"{operand.name_hint}_{axis}" if operand.name_hint else None)
+    read.result.name_hint = derived_hint(operand, axis)
     return read.result
 
 
-__all__ = ["LAW", "Split", "split", "split_called", "splits_in"]
+__all__ = ["LAW", "Split", "split", "splits_in"]

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.compiler.machines import Machine
 from treadle.dialects.diagram import ContractOp, MapOp, WhereOp, YieldOp
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.passes._functions import fresh_hint
+from treadle.passes._functions import derived_hint
 from treadle.passes.kernels.far_neighbours import in_same_order, is_made_by_name
 from treadle.passes.kernels.transposed import reorder, reordered
 from treadle.passes.products.eight_bit import across_the_sum, depth_of, is_of_8_bits, why_never_multiplied
@@ -94,7 +94,7 @@ def _moved(block: Block, operand: TransposedOperand) -> OpResult:
     moved = MapOp([value], reordered(value.type, operand.axes), Region(body))
     made = value.owner
     Rewriter.insert_op(moved, InsertPoint.at_start(block) if isinstance(made, Block) else InsertPoint.after(made))
-    moved.result.name_hint = fresh_hint(value, _transposed(value))
+    moved.result.name_hint = derived_hint(value, "transposed")
     return moved.result
 
 
@@ -107,13 +107,9 @@ def _through_conditions(value: SSAValue, known: dict[SSAValue, SSAValue]) -> SSA
     source = _through_conditions(where.operand, known)
     copy = where.clone({where.operand: source})
     Rewriter.insert_op(copy, InsertPoint.after(where))
-    copy.result.name_hint = fresh_hint(value, _transposed(value))
+    copy.result.name_hint = derived_hint(value, "transposed")
     known[value] = reorder(copy.result, axes_of(source.type))
     return known[value]
-
-
-def _transposed(value: SSAValue) -> str | None:
-    return f"{value.name_hint}_transposed" if value.name_hint else None
 
 
 __all__ = ["TransposedOperand", "is_made_so", "transpose_operand", "transposed_operands"]

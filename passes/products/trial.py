@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, prod
 from typing import TypeAlias
 
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -15,6 +14,7 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+from treadle.passes._later import run_later
 from treadle.passes._parts import part_of
 from treadle.passes.expressions.scalars import leaves
 from treadle.passes.kernels.trial import alone_in_parts, scheduled_time
@@ -84,17 +84,13 @@ class Trials:
 
     def time(self, sizes: Mapping[str, int], rewrite: Rewrite | None = None) -> float:
         """In microseconds, launches included; infinite where no kernels fit the machine."""
-        from treadle.passes.diagram_compose_maps import DiagramComposeMapsPass  # which come later
-        from treadle.passes.fusion import FusionPass
-
         copy, trial, (copied,) = alone_in_parts(self.module, self.function, [self.ops], sizes)
         block = trial.body.block
         if rewrite is not None:
             copies = [op for op in block.ops if op in copied]
             rewrite(block, sums_from(copies[self.part.ops.index(self.chains[0].start)]))
         try:
-            for step in (DiagramComposeMapsPass(), FusionPass()):
-                step.apply(Context(), copy)
+            run_later(copy, "diagram-compose-maps", "fusion")
             return scheduled_time(copy)
         except (Refusal, TreadleError):
             return inf

@@ -26,10 +26,6 @@ class Computed:
     value: SSAValue
     reads: tuple[ReadOp, ...]
 
-    @property
-    def name(self) -> str | None:
-        return self.value.name_hint
-
     def repeats(self, sizes: Mapping[str, int]) -> bool:
         """Whether elements would be computed twice: some are read twice, or used by another operation, too."""
         others = [use.operation for use in self.value.uses if use.operation not in self.reads]

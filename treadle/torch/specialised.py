@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
@@ -20,7 +20,7 @@ from treadle.torch.folded import fold_numbers
 from treadle.torch.options import Options
 from treadle.torch.report import GraphReport, Left
 from treadle.torch.sources import Sources, sources_of, widths_of
-from treadle.torch.symbols import Described, Symbols
+from treadle.torch.symbols import Described, Symbols, constant
 
 KEPT = 32
 """How many graphs with kernels are kept, each for a class of sizes (or for one combination)."""
@@ -147,15 +147,9 @@ class Specialised:
             self.report.left.append(Left(str(error.func).removeprefix("aten."), "", DEPENDS_ON_VALUES))
             return self.module
         for node in module.graph.nodes:
-            node.args, node.kwargs = map_arg((node.args, node.kwargs), _constant)
+            node.args, node.kwargs = map_arg((node.args, node.kwargs), constant)
         module.graph.eliminate_dead_code()
         return with_kernels(module, self.options, self.report)
-
-
-def _constant(node: Node) -> Any:
-    """A size is now a number."""
-    value = node.meta.get("val")
-    return value if isinstance(value, int | float | bool) else node
 
 
 def _described(argument: Any) -> Any:

@@ -383,6 +383,12 @@ def all_at(numbers: Sequence[Any], values: Values) -> tuple[int, ...]:
     return tuple(at(each, values) for each in numbers)
 
 
+def constant(node: Node) -> Any:
+    """The number that a node of a graph is, of which no symbols are left, or else the node."""
+    value = node.meta.get("val")
+    return value if isinstance(value, int | float | bool) else node
+
+
 def _is_whole(number: Any) -> bool:
     return isinstance(number, int | Size)
 

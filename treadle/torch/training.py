@@ -36,6 +36,7 @@ from treadle.torch.pieces import AGAIN
 from treadle.torch.program import is_free
 from treadle.torch.random import KEPT, is_seed
 from treadle.torch.registry import aten
+from treadle.torch.symbols import constant
 from treadle.torch.views import owner
 
 EQUALITY = {aten.eq.Tensor, aten.ne.Tensor}
@@ -158,7 +159,7 @@ def _take_hints(graph: Graph) -> bool:
     except (DataDependentOutputException, DynamicOutputShapeException):
         return False
     for node in graph.nodes:
-        node.args, node.kwargs = map_arg((node.args, node.kwargs), _constant)
+        node.args, node.kwargs = map_arg((node.args, node.kwargs), constant)
     graph.eliminate_dead_code()
     return True
 
@@ -172,11 +173,6 @@ def _at_hints(value: Any) -> Any:
 
 def _hint(size: Any) -> Any:
     return size.node.hint if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) else size
-
-
-def _constant(node: Node) -> Any:
-    value = node.meta.get("val")
-    return value if isinstance(value, int | float | bool) else node
 
 
 def _held_near(nodes: Sequence[Node]) -> set[Node]:
