@@ -23,6 +23,7 @@ from treadle.torch.bits import EIGHT, IN_EIGHT_BITS, check_numbers, wrapped
 from treadle.torch.entries import How, entries
 from treadle.torch.integers import check_fits, limit_of, wraps
 from treadle.torch.lookups import INDEXED
+from treadle.torch.mistakes import Mistakes
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.overlaps import is_part_of, read_in_part
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
@@ -40,7 +41,7 @@ from treadle.torch.symbols import (
     spelled,
     symbols_of,
 )
-from treadle.torch.tensors import Body, Tensor, Unsupported, told
+from treadle.torch.tensors import Body, Failed, Tensor, Unsupported, told
 from treadle.torch.views import place
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class Translation:
         except (Unsupported, TreadleError):
             raise
         except Exception as error:  # what we got wrong of one operation is no reason to leave the user without any
-            raise Unsupported(f"treadle failed at it ({type(error).__name__}: {error}): please report it") from error
+            raise Failed(f"treadle failed at it ({type(error).__name__}: {error}): please report it") from error
 
     def made(self, node: Node, handler: Handler, arguments: list[Any], options: dict[str, Any]) -> Tensor:
         """What the node's handler makes of these (Unsupported)."""
@@ -346,15 +347,15 @@ def _instead(dtype: torch.dtype) -> str:
     return f" (where {torch.float32 if dtype.is_floating_point else torch.int32} holds them, convert them to it)"
 
 
-def translatable(members: Sequence[Node], of_one: bool = False) -> str | None:
+def translatable(members: Sequence[Node], mistakes: Mistakes, of_one: bool = False) -> str | None:
     """Why these nodes are no program (`of_one`: for the sizes that are there alone); None if they are."""
     try:
         with recording(members) as symbols:
             if symbols is not None and of_one:
                 symbols.fix_all()
             _axes_known(members)
-    except Unsupported as reason:
-        return str(reason)
+    except Exception as reason:
+        return mistakes.note(members, reason)
     return None
 
 

@@ -27,6 +27,10 @@ class Unsupported(Exception):
     """Why an operation stays with PyTorch."""
 
 
+class Failed(Unsupported):
+    """That treadle made a mistake there."""
+
+
 class Indivisible(Unsupported):
     """Why some do, that no part of them would get over."""
 
