@@ -12,6 +12,7 @@ import torch
 
 from treadle.torch.bits import EIGHT
 from treadle.torch.extremes import EXTREME_PLACE, TOP_PLACES
+from treadle.torch.held import limit_of_fractions
 from treadle.torch.registry import FREE, aten
 from treadle.torch.symbols import Size, most
 from treadle.torch.tensors import Tensor, Unsupported
@@ -28,7 +29,7 @@ OF_FORMATS = {torch.bool: 1, torch.int8: 128, torch.uint8: 255, torch.int32: 2**
 def limit_of(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options: Mapping[str, Any]) -> float:
     """No element of the result, whose format this is, is larger than that, nor smaller than its negative."""
     if dtype.is_floating_point:
-        return UNKNOWN
+        return limit_of_fractions(target, dtype, arguments)
     return min(OF_FORMATS.get(dtype, UNKNOWN), _computed(target, arguments, options))
 
 

@@ -26,7 +26,7 @@ from treadle.torch.lookups import INDEXED
 from treadle.torch.mistakes import Mistakes
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.overlaps import is_part_of, read_in_part
-from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
+from treadle.torch.registry import COMPUTED, FREE, SOURCES, STORED, TYPED, Handler, aten, handler_of
 from treadle.torch.registry import FORMATS as FLOATS
 from treadle.torch.roles import alike
 from treadle.torch.symbols import (
@@ -47,11 +47,12 @@ from treadle.torch.views import place
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.int8: "i8", torch.uint8: "ui8", torch.bool: "i8"}
+ARGUMENTS = {**FLOATS, **STORED, torch.int32: "i32", torch.int8: "i8", torch.uint8: "ui8", torch.bool: "i8"}
 """What a tensor is to a program; truth values are the bytes 1 and 0."""
 
-COMPUTES = frozenset(ARGUMENTS) - {torch.int8, torch.uint8} | {torch.int64}
-"""Formats of results that a program computes as PyTorch does: of 8 bits, what `IN_EIGHT_BITS` says."""
+COMPUTES = frozenset(ARGUMENTS) - {torch.int8, torch.uint8, *STORED} | {torch.int64}
+"""Formats of results that a program computes as PyTorch does: of 8 bits, what `IN_EIGHT_BITS` says, and fractions that
+are converted."""
 
 RESULTS = {**ARGUMENTS, torch.int64: "i32"}
 """What a program gives as a tensor: of 64 bits only what is known to need 32."""
@@ -256,7 +257,8 @@ class Translation:
         dtype = meta(node).dtype
         computes = node.target in COMPUTED
         in_eight = computes and dtype in EIGHT and node.target in IN_EIGHT_BITS
-        if computes and dtype not in COMPUTES and not in_eight:
+        is_stored = dtype in STORED and node.target is aten._to_copy.default
+        if computes and dtype not in COMPUTES and not in_eight and not is_stored:
             raise Unsupported(f"it computes in {dtype}")
         if in_eight and node.target is not aten.cat.default:  # whose number is a dimension
             check_numbers(dtype, arguments)
