@@ -282,9 +282,7 @@ def to_copy(body: Body, tensor: Tensor, dtype: Any = None, **_: Any) -> Tensor:
     if dtype in FORMATS:
         return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
     check_held(tensor, dtype)
-    given = (
-        "f32" if tensor.dtype is None else FORMATS.get(tensor.dtype, "f32")
-    )
+    given = "f32" if tensor.dtype is None else FORMATS.get(tensor.dtype, "f32")
     return body.map(lambda a: a.to(given).to(STORED.get(dtype, "i32")), tensor)
 
 

@@ -13,6 +13,7 @@ import torch
 from treadle.torch.bits import EIGHT
 from treadle.torch.extremes import EXTREME_PLACE, TOP_PLACES
 from treadle.torch.held import limit_of_fractions
+from treadle.torch.lookups import LOOKUPS
 from treadle.torch.registry import FREE, aten
 from treadle.torch.symbols import Size, most
 from treadle.torch.tensors import Tensor, Unsupported
@@ -150,6 +151,7 @@ _LIMITS: dict[Any, Limit] = {
     **dict.fromkeys((aten.argmax.default, aten.argmin.default), _place),
     **dict.fromkeys((TOP_PLACES, EXTREME_PLACE), lambda tensor, values, dim, *_: _place(tensor, dim)),
     aten.cat.default: lambda tensors, *_, **__: max(map(_of, tensors)),
+    **dict.fromkeys(LOOKUPS, _of_tensor),
     aten.sign.default: lambda tensor: 1,
     aten.sum.dim_IntList: _total,
     aten.arange.start_step: _positions,

@@ -22,7 +22,7 @@ from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.bits import EIGHT, IN_EIGHT_BITS, check_numbers, wrapped
 from treadle.torch.entries import How, entries
 from treadle.torch.integers import check_fits, limit_of, wraps
-from treadle.torch.lookups import INDEXED
+from treadle.torch.lookups import INDEXED, LOOKUPS
 from treadle.torch.mistakes import Mistakes
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.overlaps import is_part_of, read_in_part
@@ -256,11 +256,12 @@ class Translation:
         """What the node's handler makes of these (Unsupported)."""
         dtype = meta(node).dtype
         computes = node.target in COMPUTED
-        in_eight = computes and dtype in EIGHT and node.target in IN_EIGHT_BITS
-        is_stored = dtype in STORED and node.target is aten._to_copy.default
+        moves = node.target in LOOKUPS or node.target is aten.cat.default
+        in_eight = computes and dtype in EIGHT and (moves or node.target in IN_EIGHT_BITS)
+        is_stored = dtype in STORED and (moves or node.target is aten._to_copy.default)
         if computes and dtype not in COMPUTES and not in_eight and not is_stored:
             raise Unsupported(f"it computes in {dtype}")
-        if in_eight and node.target is not aten.cat.default:  # whose number is a dimension
+        if in_eight and not moves:  # numbers of these are dimensions
             check_numbers(dtype, arguments)
         limit = limit_of(node.target, dtype, arguments, options)
         check_fits(dtype, limit)
