@@ -66,8 +66,15 @@ _map(aten.copysign.Tensor, aten.copysign.Scalar, function=tl.copysign)
 
 
 def _whole_numbers(target: Any, function: Callable[..., Any]) -> None:
-    """Integers are whole already."""
-    COMPUTED[target] = lambda body, tensor: tensor if is_whole(tensor) else body.map(function, tensor)
+    """Integers are whole already. What PyTorch has in 16 bits is rounded to them before, as what is compared is: one
+    digit less makes another whole number."""
+
+    def handler(body: Body, tensor: Tensor) -> Tensor:
+        if is_whole(tensor):
+            return tensor
+        return body.map(lambda a: function(a.to(_format(tensor))), tensor)
+
+    COMPUTED[target] = handler
 
 
 _whole_numbers(aten.floor.default, tl.floor)
@@ -282,8 +289,12 @@ def to_copy(body: Body, tensor: Tensor, dtype: Any = None, **_: Any) -> Tensor:
     if dtype in FORMATS:
         return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
     check_held(tensor, dtype)
-    given = "f32" if tensor.dtype is None else FORMATS.get(tensor.dtype, "f32")
-    return body.map(lambda a: a.to(given).to(STORED.get(dtype, "i32")), tensor)
+    return body.map(lambda a: a.to(_format(tensor)).to(STORED.get(dtype, "i32")), tensor)
+
+
+def _format(tensor: Tensor) -> str:
+    """That of PyTorch's tensor, where it is one of fractions."""
+    return "f32" if tensor.dtype is None else FORMATS.get(tensor.dtype, "f32")
 
 
 @computed(torch.ops.prims.convert_element_type.default)

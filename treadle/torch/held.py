@@ -58,6 +58,10 @@ def _limit(target: Any, *arguments: Any) -> float:
         return max(map(_of, arguments[1:]))
     if target == aten.cat.default:
         return max(map(_of, arguments[0]))
+    if target == aten.full.default:
+        return _of(arguments[1])
+    if target == aten.scalar_tensor.default:
+        return _of(arguments[0])
     if target in _KEPT or target in FREE:
         limit = _of(arguments[0])
         return limit if limit == inf else -(-limit // 1)  # a half may be rounded to the next whole number
