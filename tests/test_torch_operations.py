@@ -41,7 +41,7 @@ def report_of(function: Function, *inputs: torch.Tensor, machine: str = "a100", 
         want = several(function(*inputs))
         got = several(torch.compile(function, backend=make_backend(options, report.graphs.append))(*inputs))
     for a, b in zip(got, want, strict=True):
-        unit = 2.0**-9 if b.dtype == torch.float16 else 2e-6
+        unit = 0 if b.dtype.itemsize == 1 else 2.0**-9 if b.dtype == torch.float16 else 2e-6
         torch.testing.assert_close(a, b, atol=unit, rtol=unit, equal_nan=True)
         assert a.stride() == b.stride()
     return report

@@ -39,8 +39,11 @@ def _nothing_to_print(module: ModuleOp) -> DiagnosticException:
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp) and not op.is_declaration]
     computing = any(_is_for_kernels(op) for function in functions for op in function.walk())
     if not functions or computing:
-        return DiagnosticException("the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing")
-    return Refusal(functions[0], "it computes nothing, so there is no kernel to print: let it return what it computes")
+        return DiagnosticException(
+            "the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing (a derivation, too)"
+        )
+    why = "it computes nothing: what it returns lies in its arguments, so there is no kernel to print"
+    return Refusal(functions[0], f"{why}. Let it return what it computes")
 
 
 def _is_for_kernels(op: Operation) -> bool:

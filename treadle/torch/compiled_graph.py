@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import load_machine
 from treadle.compiler.progress import progress
 from treadle.torch.groups import ALONE, grouped
 from treadle.torch.lookups import LOOKUPS
+from treadle.torch.mistakes import Mistakes
 from treadle.torch.options import Options
 from treadle.torch.outputs import members_read, outputs_of
 from treadle.torch.pieces import LEFT, Piece, best_pieces
 from treadle.torch.program import Entries, Program, translate
-from treadle.torch.report import GraphReport, Left, Taken
+from treadle.torch.report import GraphReport, Left, Taken, said, source
 from treadle.torch.simplified import simplify
 from treadle.torch.symbols import Symbols, recording, symbols_of
 from treadle.torch.tensors import Indivisible, Unsupported
@@ -99,11 +99,11 @@ def with_kernels(
     symbols = symbols_of(module.graph.nodes)
     left, pieces = pieces_of(module.graph, options, report.kind != "inference", makes=True)
     for node, reason in left.items():
-        report.left.append(Left(_said(node), _source(node), reason))
+        report.left.append(Left(said(node), source(node), reason))
     launches: list[tuple[Program, Launch, list[Node]]] = []
     for piece in pieces:
         if piece.made is None:
-            report.left.extend(Left(_said(node), _source(node), piece.reason) for node in piece.nodes)
+            report.left.extend(Left(said(node), source(node), piece.reason) for node in piece.nodes)
             continue
         program = piece.made
         values = () if symbols is None else tuple(symbols.values)
@@ -112,9 +112,9 @@ def with_kernels(
         if symbols is not None:
             symbols.required |= dict.fromkeys(program.conditions)
         if program.fixed:
-            said = (Left(_said(node), _source(node), program.fixed) for node in piece.nodes)
-            report.anew.extend(each for each in said if each not in report.anew)
-        report.taken.append(Taken(launch.kernel, tuple(map(_said, piece.nodes)), _sources(piece.nodes)))
+            anew = (Left(said(node), source(node), program.fixed) for node in piece.nodes)
+            report.anew.extend(each for each in anew if each not in report.anew)
+        report.taken.append(Taken(launch.kernel, tuple(map(said, piece.nodes)), _sources(piece.nodes)))
     return _put_in(module, launches, sizes)
 
 
@@ -124,8 +124,8 @@ def pieces_of(
     """The nodes that stay with PyTorch, and why, and the pieces that the others are cut into; the graph is simplified.
     Memory counts where it is trained; `makes`: the kernels of the pieces can be made."""
     _simplified(graph)
-    groups = grouped(graph)
     attempts = _Attempts(options, trains)
+    groups = grouped(graph, attempts.mistakes)
     found: list[Attempt] = []
     with progress("treadle derives the kernels of a graph"):
         for nodes in groups.taken:
@@ -133,6 +133,7 @@ def pieces_of(
             while makes and not attempts.are_made(pieces):
                 pieces = best_pieces(nodes, attempts)
             found += pieces
+    attempts.mistakes.tell()
     return groups.left, found
 
 
@@ -155,12 +156,13 @@ class _Attempts:
     def __init__(self, options: Options, trains: bool):
         self._options = options
         self._trains = trains
+        self.mistakes = Mistakes()
         self._known: dict[tuple[Node, ...], Attempt] = {}
 
     def __call__(self, nodes: Sequence[Node], makes: bool = False) -> Attempt:
         key = tuple(nodes)
         if makes or key not in self._known:
-            self._known[key] = _attempt(nodes, self._options, self._trains, makes)
+            self._known[key] = _attempt(nodes, self._options, self._trains, makes, self.mistakes)
         return self._known[key]
 
     def are_made(self, pieces: Sequence[Attempt]) -> bool:
@@ -173,21 +175,21 @@ class _Attempts:
             return True
         try:
             _kernel_of(piece.made, self._options)
-        except TreadleError:
+        except Exception:  # as if it had been known before
             self(piece.nodes, makes=True)
             return False
         return True
 
 
-def _attempt(nodes: Sequence[Node], options: Options, trains: bool, makes: bool) -> Attempt:
+def _attempt(nodes: Sequence[Node], options: Options, trains: bool, makes: bool, mistakes: Mistakes) -> Attempt:
     symbols = symbols_of(nodes)
     try:
         if symbols is None:
             program, cost = _judged(nodes, options, makes)
         else:
-            program, cost = _for_all_sizes(nodes, options, makes, symbols)
-    except (Unsupported, TreadleError) as error:
-        return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
+            program, cost = _for_all_sizes(nodes, options, makes, symbols, mistakes)
+    except Exception as error:
+        return Piece(nodes, None, LEFT * len(nodes), mistakes.note(nodes, error), not isinstance(error, Indivisible))
     if cost.time_us is None:
         return Piece(nodes, None, LEFT * len(nodes), "a kernel of it needs more than the machine has")
     if all(node.target in LOOKUPS for node in nodes):  # PyTorch does the same without a check before
@@ -197,18 +199,21 @@ def _attempt(nodes: Sequence[Node], options: Options, trains: bool, makes: bool)
     return Piece(nodes, program, cost.time_us + charged)
 
 
-def _for_all_sizes(nodes: Sequence[Node], options: Options, makes: bool, symbols: Symbols) -> tuple[Program, Estimate]:
+def _for_all_sizes(
+    nodes: Sequence[Node], options: Options, makes: bool, symbols: Symbols, mistakes: Mistakes
+) -> tuple[Program, Estimate]:
     """Of a class; or, where that is refused, for the sizes that are there (Unsupported, TreadleError)."""
     try:
         with symbols.recording():
             return _judged(nodes, options, makes, symbols)
     except Indivisible:
         raise
-    except (Unsupported, TreadleError) as error:
+    except Exception as error:
+        why = mistakes.note(nodes, error)
         with symbols.recording():
             symbols.fix_all()
             program, cost = _judged(nodes, options, makes, symbols)
-        return replace(program, fixed=str(error)), cost
+        return replace(program, fixed=why), cost
 
 
 def _judged(
@@ -301,20 +306,8 @@ def _sort(graph: Graph) -> None:
                 heappush(ready, place[user])
 
 
-def _said(node: Node) -> str:
-    return str(node.target).removeprefix("aten.")
-
-
-def _source(node: Node) -> str:
-    """The line of the user's program that the node comes from."""
-    for line in reversed(str(node.meta.get("stack_trace") or "").strip().splitlines()):
-        if (text := line.strip(" ^~\t")) and not text.startswith("File"):
-            return text
-    return ""
-
-
 def _sources(nodes: Sequence[Node]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(_source, nodes))))
+    return tuple(dict.fromkeys(filter(None, map(source, nodes))))
 
 
 __all__ = ["Launch", "pieces_of", "with_kernels"]

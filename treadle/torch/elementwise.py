@@ -18,7 +18,8 @@ from treadle.language.array import combine
 from treadle.language.conditions import Comparison
 from treadle.language.graph import FORMATS as NAMED
 from treadle.runtime.formats import rounded
-from treadle.torch.registry import COMPUTED, FORMATS, aten, computed, typed
+from treadle.torch.held import check_held
+from treadle.torch.registry import COMPUTED, FORMATS, STORED, aten, computed, typed
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
 
@@ -65,8 +66,15 @@ _map(aten.copysign.Tensor, aten.copysign.Scalar, function=tl.copysign)
 
 
 def _whole_numbers(target: Any, function: Callable[..., Any]) -> None:
-    """Integers are whole already."""
-    COMPUTED[target] = lambda body, tensor: tensor if is_whole(tensor) else body.map(function, tensor)
+    """Integers are whole already. What PyTorch has in 16 bits is rounded to them before, as what is compared is: one
+    digit less makes another whole number."""
+
+    def handler(body: Body, tensor: Tensor) -> Tensor:
+        if is_whole(tensor):
+            return tensor
+        return body.map(lambda a: function(a.to(_format(tensor))), tensor)
+
+    COMPUTED[target] = handler
 
 
 _whole_numbers(aten.floor.default, tl.floor)
@@ -272,15 +280,21 @@ def hardtanh(body: Body, tensor: Tensor, low: Any = -1, high: Any = 1, *, made: 
 
 @computed(aten._to_copy.default)
 def to_copy(body: Body, tensor: Tensor, dtype: Any = None, **_: Any) -> Tensor:
-    if dtype is None or (dtype not in FORMATS and dtype.is_floating_point):
+    if dtype is None or (dtype not in (FORMATS | STORED) and dtype.is_floating_point):
         raise Unsupported(f"a conversion to {dtype}")
     if dtype == torch.bool:
         return truth(body, tensor)
-    if not dtype.is_floating_point:
-        if is_whole(tensor):  # what does not fit in 32 bits is refused
-            return tensor
-        raise Unsupported("a conversion of fractions to integers")
-    return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
+    if not dtype.is_floating_point and is_whole(tensor):  # what does not fit in 32 bits is refused
+        return tensor
+    if dtype in FORMATS:
+        return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
+    check_held(tensor, dtype)
+    return body.map(lambda a: a.to(_format(tensor)).to(STORED.get(dtype, "i32")), tensor)
+
+
+def _format(tensor: Tensor) -> str:
+    """That of PyTorch's tensor, where it is one of fractions."""
+    return "f32" if tensor.dtype is None else FORMATS.get(tensor.dtype, "f32")
 
 
 @computed(torch.ops.prims.convert_element_type.default)

@@ -16,6 +16,7 @@ from torch.fx import Graph, Node
 from treadle.torch.added import SUMS
 from treadle.torch.extremes import MOST
 from treadle.torch.lookups import LOOKUPS
+from treadle.torch.mistakes import Mistakes
 from treadle.torch.operations import REDUCTIONS
 from treadle.torch.program import is_free, is_number, read_by, translatable
 from treadle.torch.random import KEPT, PER_GRAPH, is_seed
@@ -42,7 +43,7 @@ class Groups:
     left: dict[Node, str] = field(default_factory=dict[Node, str])
 
 
-def grouped(graph: Graph) -> Groups:
+def grouped(graph: Graph, mistakes: Mistakes) -> Groups:
     """Every computed node of the graph is in a group or left, with a reason."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     home: dict[Node, int] = {}
@@ -54,8 +55,8 @@ def grouped(graph: Graph) -> Groups:
         if (reason := _refused(node)) is not None:
             found.left[node] = reason
             continue
-        joined = _joined(node, home, members, order)
-        if not joined and (reason := _alone(node)) is not None:
+        joined = _joined(node, home, members, order, mistakes)
+        if not joined and (reason := _alone(node, mistakes)) is not None:
             found.left[node] = reason
             continue
         key = order[node]
@@ -86,10 +87,10 @@ def _users(node: Node) -> Iterable[Node]:
         yield from _users(user) if is_free(user) else (user,)
 
 
-def _alone(node: Node) -> str | None:
+def _alone(node: Node, mistakes: Mistakes) -> str | None:
     """Why it is no program by itself, not even for the sizes that are there alone."""
-    reason = translatable([node])
-    return reason and translatable([node], of_one=True)
+    reason = translatable([node], mistakes)
+    return reason and translatable([node], mistakes, of_one=True)
 
 
 def _refused(node: Node) -> str | None:
@@ -107,12 +108,14 @@ def _is_worth_it(nodes: list[Node]) -> bool:
     return len(nodes) > 1 or nodes[0].target in {*REDUCTIONS, *SUMS, KEPT}
 
 
-def _joined(node: Node, home: dict[Node, int], members: dict[int, list[Node]], order: dict[Node, int]) -> list[int]:
+def _joined(
+    node: Node, home: dict[Node, int], members: dict[int, list[Node]], order: dict[Node, int], mistakes: Mistakes
+) -> list[int]:
     """The groups that the node joins: all of its operands', or the latest that it can."""
     near = sorted({home[each] for each in _operands(node) if each in home}, reverse=True)
     for chosen in (near, *([key] for key in near)) if len(near) > 1 else (near,):
         nodes = sorted([*(each for key in chosen for each in members[key]), node], key=order.__getitem__)
-        if not chosen or (not _comes_back(nodes, home, members) and translatable(nodes) is None):
+        if not chosen or (not _comes_back(nodes, home, members) and translatable(nodes, mistakes) is None):
             return list(chosen)
     return []
 

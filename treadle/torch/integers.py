@@ -12,6 +12,8 @@ import torch
 
 from treadle.torch.bits import EIGHT
 from treadle.torch.extremes import EXTREME_PLACE, TOP_PLACES
+from treadle.torch.held import limit_of_fractions
+from treadle.torch.lookups import LOOKUPS
 from treadle.torch.registry import FREE, aten
 from treadle.torch.symbols import Size, most
 from treadle.torch.tensors import Tensor, Unsupported
@@ -28,7 +30,7 @@ OF_FORMATS = {torch.bool: 1, torch.int8: 128, torch.uint8: 255, torch.int32: 2**
 def limit_of(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options: Mapping[str, Any]) -> float:
     """No element of the result, whose format this is, is larger than that, nor smaller than its negative."""
     if dtype.is_floating_point:
-        return UNKNOWN
+        return limit_of_fractions(target, dtype, arguments)
     return min(OF_FORMATS.get(dtype, UNKNOWN), _computed(target, arguments, options))
 
 
@@ -149,6 +151,7 @@ _LIMITS: dict[Any, Limit] = {
     **dict.fromkeys((aten.argmax.default, aten.argmin.default), _place),
     **dict.fromkeys((TOP_PLACES, EXTREME_PLACE), lambda tensor, values, dim, *_: _place(tensor, dim)),
     aten.cat.default: lambda tensors, *_, **__: max(map(_of, tensors)),
+    **dict.fromkeys(LOOKUPS, _of_tensor),
     aten.sign.default: lambda tensor: 1,
     aten.sum.dim_IntList: _total,
     aten.arange.start_step: _positions,

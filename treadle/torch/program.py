@@ -22,10 +22,11 @@ from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.bits import EIGHT, IN_EIGHT_BITS, check_numbers, wrapped
 from treadle.torch.entries import How, entries
 from treadle.torch.integers import check_fits, limit_of, wraps
-from treadle.torch.lookups import INDEXED
+from treadle.torch.lookups import INDEXED, LOOKUPS
+from treadle.torch.mistakes import Mistakes
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.overlaps import is_part_of, read_in_part
-from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
+from treadle.torch.registry import COMPUTED, FREE, SOURCES, STORED, TYPED, Handler, aten, handler_of
 from treadle.torch.registry import FORMATS as FLOATS
 from treadle.torch.roles import alike
 from treadle.torch.symbols import (
@@ -40,17 +41,18 @@ from treadle.torch.symbols import (
     spelled,
     symbols_of,
 )
-from treadle.torch.tensors import Body, Tensor, Unsupported, told
+from treadle.torch.tensors import Body, Failed, Tensor, Unsupported, told
 from treadle.torch.views import place
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.int8: "i8", torch.uint8: "ui8", torch.bool: "i8"}
+ARGUMENTS = {**FLOATS, **STORED, torch.int32: "i32", torch.int8: "i8", torch.uint8: "ui8", torch.bool: "i8"}
 """What a tensor is to a program; truth values are the bytes 1 and 0."""
 
-COMPUTES = frozenset(ARGUMENTS) - {torch.int8, torch.uint8} | {torch.int64}
-"""Formats of results that a program computes as PyTorch does: of 8 bits, what `IN_EIGHT_BITS` says."""
+COMPUTES = frozenset(ARGUMENTS) - {torch.int8, torch.uint8, *STORED} | {torch.int64}
+"""Formats of results that a program computes as PyTorch does: of 8 bits, what `IN_EIGHT_BITS` says, and fractions that
+are converted."""
 
 RESULTS = {**ARGUMENTS, torch.int64: "i32"}
 """What a program gives as a tensor: of 64 bits only what is known to need 32."""
@@ -248,16 +250,18 @@ class Translation:
         except (Unsupported, TreadleError):
             raise
         except Exception as error:  # what we got wrong of one operation is no reason to leave the user without any
-            raise Unsupported(f"treadle failed at it ({type(error).__name__}: {error}): please report it") from error
+            raise Failed(f"treadle failed at it ({type(error).__name__}: {error}): please report it") from error
 
     def made(self, node: Node, handler: Handler, arguments: list[Any], options: dict[str, Any]) -> Tensor:
         """What the node's handler makes of these (Unsupported)."""
         dtype = meta(node).dtype
         computes = node.target in COMPUTED
-        in_eight = computes and dtype in EIGHT and node.target in IN_EIGHT_BITS
-        if computes and dtype not in COMPUTES and not in_eight:
+        moves = node.target in LOOKUPS or node.target is aten.cat.default
+        in_eight = computes and dtype in EIGHT and (moves or node.target in IN_EIGHT_BITS)
+        is_stored = dtype in STORED and (moves or node.target is aten._to_copy.default)
+        if computes and dtype not in COMPUTES and not in_eight and not is_stored:
             raise Unsupported(f"it computes in {dtype}")
-        if in_eight and node.target is not aten.cat.default:  # whose number is a dimension
+        if in_eight and not moves:  # numbers of these are dimensions
             check_numbers(dtype, arguments)
         limit = limit_of(node.target, dtype, arguments, options)
         check_fits(dtype, limit)
@@ -346,15 +350,15 @@ def _instead(dtype: torch.dtype) -> str:
     return f" (where {torch.float32 if dtype.is_floating_point else torch.int32} holds them, convert them to it)"
 
 
-def translatable(members: Sequence[Node], of_one: bool = False) -> str | None:
+def translatable(members: Sequence[Node], mistakes: Mistakes, of_one: bool = False) -> str | None:
     """Why these nodes are no program (`of_one`: for the sizes that are there alone); None if they are."""
     try:
         with recording(members) as symbols:
             if symbols is not None and of_one:
                 symbols.fix_all()
             _axes_known(members)
-    except Unsupported as reason:
-        return str(reason)
+    except Exception as reason:
+        return mistakes.note(members, reason)
     return None
 
 

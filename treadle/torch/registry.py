@@ -32,6 +32,9 @@ TYPED: set[Any] = set()
 FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 """What programs call the number formats."""
 
+STORED = {torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
+"""And those that PyTorch only converts to and from."""
+
 
 def handler_of(target: Any) -> Handler | None:
     return FREE.get(target) or SOURCES.get(target) or COMPUTED.get(target)
@@ -70,6 +73,7 @@ __all__ = [
     "FORMATS",
     "FREE",
     "SOURCES",
+    "STORED",
     "TYPED",
     "Handler",
     "aten",

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from torch.fx import Node
+
     from treadle.compiled import Kernel
 
 
@@ -89,6 +91,19 @@ class Report:
         return "\n".join(lines)
 
 
+def said(node: Node) -> str:
+    """The operation of a node, as a report names it."""
+    return str(node.target).removeprefix("aten.")
+
+
+def source(node: Node) -> str:
+    """The line of the user's program that the node comes from."""
+    for line in reversed(str(node.meta.get("stack_trace") or "").strip().splitlines()):
+        if (text := line.strip(" ^~\t")) and not text.startswith("File"):
+            return text
+    return ""
+
+
 def _by_reason(title: str, operations: Sequence[Left]) -> list[str]:
     lines = ["", title] if operations else []
     for reason in dict.fromkeys(each.reason for each in operations):
@@ -103,4 +118,4 @@ def _counted(operations: Iterable[str]) -> str:
     return ", ".join(f"{name} x {n}" if n > 1 else name for name, n in counts.items())
 
 
-__all__ = ["GraphReport", "Left", "Report", "Taken"]
+__all__ = ["GraphReport", "Left", "Report", "Taken", "said", "source"]

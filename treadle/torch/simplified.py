@@ -18,7 +18,7 @@ from treadle.torch.made import is_contiguous, made_of, shape_of
 from treadle.torch.placed import use_places
 from treadle.torch.positions import read_in_order
 from treadle.torch.random import draw_at_once
-from treadle.torch.registry import aten
+from treadle.torch.registry import FORMATS, STORED, aten
 from treadle.torch.scans import scan_backwards
 
 EXTREMA: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
@@ -82,6 +82,8 @@ def _subtract_once(graph: Graph) -> None:
 def _holds_all(conversion: Node) -> bool:
     """Whether a conversion leaves every number what it is."""
     given: Any = conversion.args[0]
+    if STORED.keys() & {_format(given), _format(conversion)}:  # of which PyTorch promotes none
+        return _format(conversion) in (FORMATS if _format(given) in STORED else ())
     return torch.promote_types(_format(given), _format(conversion)) == _format(conversion)
 
 

@@ -27,6 +27,10 @@ class Unsupported(Exception):
     """Why an operation stays with PyTorch."""
 
 
+class Failed(Unsupported):
+    """That treadle made a mistake there."""
+
+
 class Indivisible(Unsupported):
     """Why some do, that no part of them would get over."""
 
@@ -43,7 +47,8 @@ class Tensor:
     dtype: torch.dtype | None = None
     """PyTorch's, of what a node of its graph gives."""
     limit: float = 0
-    """No integer of it is larger than that, nor smaller than its negative."""
+    """No number of it is larger than that, nor smaller than its negative: of what a node gives, as `integers.limit_of`
+    has it."""
     text: str | None = None
     """Positions, integers of an argument, and truth values about them, as conditions of the language say them."""
     named: Mapping[str, Array] = field(default_factory=dict[str, Array])
