@@ -24,6 +24,7 @@ from treadle.dialects.diagram import (
     ReduceOp,
     ScanOp,
     ScatterOp,
+    SwapOp,
 )
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.collapse import Regrouping
@@ -244,8 +245,12 @@ class Clusters:
         return f"{grows}, and {'it is needed as it is at the end' if refused is None else refused.refused}; {static}"
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
-        """What an operation cannot be without: a scan is where its total is."""
+        """What an operation cannot be without: a scan is where its total is, a swap where what it swaps is."""
         alone: frozenset[Operation] = frozenset([op])
+        if isinstance(op, SwapOp):
+            return (
+                alone | self.members.get(op.operand.owner, alone) if isinstance(op.operand.owner, Operation) else alone
+            )
         total = op.total.owner if isinstance(op, ScanOp) and op.total is not None else None
         return alone | self.members[total] if isinstance(total, Operation) and total in self.members else alone
 
@@ -462,6 +467,7 @@ class Clusters:
         brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
         brings_product |= isinstance(op, ContractOp) and len(reduced) > 0
         brings_product |= isinstance(op, ReduceOp) and self._holds_spread(ops)
+        brings_product |= isinstance(op, SwapOp)
         if not brings_product and len(reduced) < 2 and not self._must_hold_rows(ops):
             return None
         if self.owed is not None and len(joined) == 1 and _adds_nothing(op, joined[0]):
