@@ -313,9 +313,14 @@ def _swapped_apart(part: Part, stream: str | None) -> str | None:
             return f"blocks along axis '{axis}' are swapped by {name}, of what other threads have"
         if axis == stream:
             return f"blocks along axis '{axis}' are swapped by {name}, of which a piece may lack one"
-        if not any(isinstance(each, ContractOp) and axis in axes_of(each.result.type) for each in part.reducing):
+        products = (axes_of(each.result.type) for each in part.reducing if isinstance(each, ContractOp))
+        if not any(axis in axes and _is_last(axis, axes, part.sizes) for axes in products):
             return f"blocks along axis '{axis}' are swapped by {name}, along which no product has columns"
     return None
+
+
+def _is_last(axis: str, axes: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    return all(sizes[each] == 1 for each in axes[axes.index(axis) + 1 :])
 
 
 def _two_columns(part: Part, held: Sequence[str], sizes: Mapping[str, int]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -21,12 +22,13 @@ from treadle.passes.swaps.write import write_swap
 ANY = 0.999
 """Of the time before, what is less: nothing is computed twice, and less is saved and read."""
 
-Joins = tuple[tuple[str, str], ...]
+Joins: TypeAlias = tuple[tuple[str, ...], ...]
+"""Axes that become one, each group of them."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """Swaps to write, and pairs of axes to join then, each as it is called when its turn comes."""
+    """Swaps to write, and axes that become one then."""
 
     found: tuple[Swapped, ...]
     joins: Joins
@@ -36,9 +38,8 @@ def write(function: func.FuncOp, way: Way, rewrite: str) -> None:
     """Write swaps, and let axes be one (Apart where they are not)."""
     for each in way.found:
         write_swap(each)
-    names: dict[str, str] = {}
-    for outer, inner in way.joins:
-        names[f"{outer}_{inner}"] = join(function, (outer, names.get(inner, inner)), rewrite)
+    for axes in way.joins:
+        join(function, axes, rewrite)
 
 
 def fastest_way(
@@ -80,23 +81,20 @@ def _in_copy(found: Swapped, values: Mapping[SSAValue, SSAValue]) -> Swapped:
 
 
 def joins_of(found: Sequence[Swapped]) -> list[Joins]:
-    """The ways in which axes around those that blocks are swapped along may be one: none of them, those within, and
-    then those around, of static sizes, as far as one operand of a product has them side by side."""
-    ways: dict[Joins, None] = {(): None}
-    within: dict[tuple[str, str], None] = {}
-    around: dict[tuple[str, str], None] = {}
-    for each in found:
-        before, after = _beside(each)
-        *inner, name = [each.axis, *after]
-        for axis in reversed(inner):
-            within[axis, name] = None
-            name = f"{axis}_{name}"
-        for axis in reversed(before):
-            around[axis, name] = None
-            name = f"{axis}_{name}"
-        for joins in (tuple(within), (*within, *around)):
-            ways[joins] = None
-    return list(ways)
+    """The ways in which axes beside those that blocks are swapped along may be one with them: none of them, those
+    within, and then those around, one more each time, of static sizes, as far as one operand of the product has them
+    side by side."""
+    runs = [_runs(each) for each in found]
+    count = max(map(len, runs))
+    each_time = (tuple(dict.fromkeys(run[min(i, len(run) - 1)] for run in runs if run)) for i in range(count))
+    return [(), *dict.fromkeys(each_time)]
+
+
+def _runs(found: Swapped) -> list[tuple[str, ...]]:
+    """The axis of the blocks with those beside it, more each time; at least two."""
+    before, after = _beside(found)
+    runs = [(*before[i:], found.axis, *after) for i in reversed(range(len(before) + 1))]
+    return [run for run in runs if len(run) > 1]
 
 
 def _beside(found: Swapped) -> tuple[list[str], list[str]]:

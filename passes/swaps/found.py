@@ -86,10 +86,15 @@ def _positions(op: ReadOp, axis: str, form: Linear, size: int) -> list[int] | No
 
 def part_of_two(op: ReadOp) -> tuple[str, int] | None:
     """The axis of two elements of which a read has one, and which; None if it is no such read."""
-    if op.is_padded or (moved := _moved(op)) is None:
+    if (moved := _moved(op)) is None:
         return None
     axis, form = moved
-    if form.terms or sizes_of(op.operand.type)[axis] != 2 or axis in axes_of(op.result.type):
+    if (
+        form.terms
+        or form.constant not in (0, 1)
+        or sizes_of(op.operand.type)[axis] != 2
+        or axis in axes_of(op.result.type)
+    ):
         return None
     return axis, form.constant
 
