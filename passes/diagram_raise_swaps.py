@@ -28,13 +28,49 @@ class DiagramRaiseSwapsPass(ModulePass):
     read needs memory, a swap other registers. So what rotates queries and keys is in the kernel of the product that
     makes them.
 
-    With `products` these are swapped so, whatever the model says, by name; with `products=none` none are. `join=0` lets
-    axes be as they are, 1 joins those within the axis of the blocks with it, 2 those around them, too, each time those
-    of one product more.
+    With `products` these are swapped so, whatever the model says, by name; with `products=none` none are. With `join=0`
+    axes stay as they are, with 1 that of the blocks is one with those within it, and with each number more also with
+    one around it.
 
     Before:
 
     ```
+    !X = tensor<?x64xf16, #diagram.array<[t, i]>>
+    !W = tensor<64x32xf16, #diagram.array<[i, d]>>
+    !P = tensor<?x32xf32, #diagram.array<[t, d]>>
+    !at = tensor<32xi32, #diagram.array<[d]>>
+    func.func @f(%X: !X, %W: !W) -> !P {
+      %P = diagram.contract %X, %W over [i] accumulate f32 : !X, !W -> !P
+      %d = diagram.index -> !at
+      %other = diagram.map (%p = %d : !at) -> !at {
+        %half = arith.constant 16 : i32
+        %turned = arith.xori %p, %half : i32
+        diagram.yield %turned : i32
+      }
+      %R = diagram.read %P at "t, other[d]" padded with (other = %other : !at) : !P -> !P
+      %Y = diagram.map (%p = %P : !P, %r = %R : !P) -> !P {
+        %y = arith.subf %p, %r : f32
+        diagram.yield %y : f32
+      }
+      func.return %Y : !P
+    }
+    ```
+
+    After `diagram-raise-swaps{products=P}`:
+
+    ```
+    !X = tensor<?x64xf16, #diagram.array<[t, i]>>
+    !W = tensor<64x32xf16, #diagram.array<[i, d]>>
+    !P = tensor<?x32xf32, #diagram.array<[t, d]>>
+    func.func @f(%X: !X, %W: !W) -> !P {
+      %P = diagram.contract %X, %W over [i] accumulate f32 : !X, !W -> !P
+      %P_swapped = diagram.swap %P along d by 16 : !P -> !P
+      %Y = diagram.map (%p = %P : !P, %r = %P_swapped : !P) -> !P {
+        %y = arith.subf %p, %r : f32
+        diagram.yield %y : f32
+      }
+      func.return %Y : !P
+    }
     ```
 
     Legal, because a swap gives the same elements. All of a product may be read so: at positions that are computed of
