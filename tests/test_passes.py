@@ -75,11 +75,9 @@ def decide(module: ModuleOp, group: int = 4, stream: int = 5) -> None:
         assert old is not None
         assert UNDECIDED not in old.whole.as_dict().values()
         swapped = {op.axis.data: 2 * op.length for op in kernel.walk() if isinstance(op, SwapOp)}
-        kernel.properties["schedule"] = ScheduleAttr(
-            {axis: swapped.get(axis, group) for axis in old.group.as_dict()},
-            dict.fromkeys(old.stream.as_dict(), stream),
-            old.whole.as_dict(),
-        )
+        groups = {axis: swapped.get(axis, group) for axis in old.group.as_dict()}
+        streams = dict.fromkeys(old.stream.as_dict(), stream)
+        kernel.properties["schedule"] = ScheduleAttr(groups, streams, old.whole.as_dict())
 
 
 @lru_cache(16)

@@ -254,7 +254,9 @@ def _multiples(
     if axis == sketch.stream and any(axis in each.result for each in sketch.products):
         line = max(1, line // 2)
     most = min(most, max(granule, covering(sizes[axis])))
-    return tuple(size for size in range(granule, most + 1, granule) if size % line == 0 or line % size == 0)
+    every = range(granule, most + 1, granule)
+    found = tuple(size for size in every if size % line == 0 or line % size == 0)
+    return found or tuple(every)  # no whole line has whole granules
 
 
 def _line(sketch: Sketch, axis: str) -> int:
