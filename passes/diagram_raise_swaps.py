@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.passes._decisions import decide
-from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._functions import fresh_hint, functions, kernels, label, note
 from treadle.passes.swaps.fastest import Way, fastest_way, joins_of, write
 from treadle.passes.swaps.found import Swapped, swapped_in
 from treadle.passes.swaps.joined import Apart
@@ -125,6 +125,8 @@ def _where_it_pays(module: ModuleOp, function: func.FuncOp, found: list[Swapped]
 
 
 def _write(function: func.FuncOp, way: Way, number: int, why: str) -> None:
+    for each in way.found:  # a derivation says which by name
+        each.product.name_hint = each.product.name_hint or fresh_hint(each.product, "product")
     names = tuple(each.product.name_hint for each in way.found if each.product.name_hint)
     decide(function, products=names, join=number)
     for each in way.found:

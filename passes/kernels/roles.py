@@ -12,6 +12,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp, ScanOp, SwapOp
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
@@ -311,6 +312,8 @@ def _swapped_apart(part: Part, stream: str | None) -> str | None:
         axis, name = op.axis.data, label(op.result)
         if op.operand.owner not in part.ops:
             return f"blocks along axis '{axis}' are swapped by {name}, of what other threads have"
+        if absences(op.operand):
+            return f"blocks along axis '{axis}' are swapped by {name}, of which elements are absent"
         if axis == stream:
             return f"blocks along axis '{axis}' are swapped by {name}, of which a piece may lack one"
         products = (axes_of(each.result.type) for each in part.reducing if isinstance(each, ContractOp))

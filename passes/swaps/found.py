@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from xdsl.ir import Block, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, IndexOp, MapOp, ReadOp
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of, sizes_of
 from treadle.dialects.diagram.condition import Entry, Linear
 from treadle.dialects.diagram.swap import swapped
-from treadle.passes.expressions.scalars import Leaf, expression_of, is_plain, leaves
+from treadle.passes.expressions.scalars import expression_of, is_plain, leaves
 from treadle.passes.swaps.positions import at_position
 
 LONGEST = 1024
@@ -46,10 +47,10 @@ def swapped_in(block: Block) -> list[Swapped]:
 
 
 def _product_of(value: SSAValue) -> SSAValue | None:
-    """The product that an array is, rounded or not."""
+    """The product that an array is, rounded or not, all of whose elements are there."""
     while isinstance(value.owner, CastOp):
         value = value.owner.operand
-    return value if isinstance(value.owner, ContractOp) else None
+    return value if isinstance(value.owner, ContractOp) and not absences(value) else None
 
 
 def _moved(op: ReadOp) -> tuple[str, Linear] | None:
@@ -134,7 +135,7 @@ def choosing(part: ReadOp) -> list[tuple[MapOp, SSAValue]]:
 
 def index_in(op: MapOp, axis: str) -> SSAValue | None:
     """The positions along an axis that a map is given."""
-    found = (leaf.value for leaf in leaves(expression_of(op)) if isinstance(leaf, Leaf))
+    found = (leaf.value for leaf in leaves(expression_of(op)))
     return next((each for each in found if isinstance(each.owner, IndexOp) and each.owner.axis == axis), None)
 
 

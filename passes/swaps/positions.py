@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import add, and_, floordiv, mul, or_, rshift, sub, xor
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
@@ -13,15 +12,15 @@ from treadle.dialects.diagram import IndexOp, MapOp
 from treadle.passes.expressions.scalars import Constant, Expression, Leaf, Node, expression_of, inside_out, is_plain
 
 BINARY: Mapping[type[Operation], Callable[[int, int], int]] = {
-    arith.AddiOp: add,
-    arith.SubiOp: sub,
-    arith.MuliOp: mul,
-    arith.AndIOp: and_,
-    arith.OrIOp: or_,
-    arith.XOrIOp: xor,
-    arith.ShRSIOp: rshift,
-    arith.FloorDivSIOp: lambda left, right: floordiv(left, right) if right else 0,
-    arith.RemSIOp: lambda left, right: (abs(left) % abs(right)) * (1 if left >= 0 else -1) if right else 0,
+    arith.AddiOp: lambda left, right: left + right,
+    arith.SubiOp: lambda left, right: left - right,
+    arith.MuliOp: lambda left, right: left * right,
+    arith.AndIOp: lambda left, right: left & right,
+    arith.OrIOp: lambda left, right: left | right,
+    arith.XOrIOp: lambda left, right: left ^ right,
+    arith.ShRSIOp: lambda left, right: left >> (right % 32),
+    arith.FloorDivSIOp: lambda left, right: left // right if right else 0,
+    arith.RemSIOp: lambda left, right: abs(left) % abs(right) * (1 if left >= 0 else -1) if right else 0,
 }
 """As `diagram.map` computes them of numbers that are far from the ends of i32."""
 
