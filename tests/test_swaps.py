@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -117,6 +118,16 @@ def test_one_kernel_gives_what_numpy_does(form: str, machine: str, join: int, si
     for backend in ("interpreter", "emulator"):
         error = np.abs(kernel.run(*given, backend=backend) - exact).max()
         assert error <= 2e-3 * np.abs(exact).max(), backend
+
+
+@needs_compiler
+@pytest.mark.parametrize(("form", "machine", "join"), [("whole", "h100", 0), ("halves", "a100", 1)])
+def test_in_bf16(form: str, machine: str, join: int) -> None:
+    kernel = compiled(form, machine, join, {"t": 70, "i": 72, "h": 3, "d": 64}, "bf16")
+    given = [each.astype(ml_dtypes.bfloat16) for each in arrays(form, 70, 72, 3, 64)]
+    assert fusions(kernel) == 1
+    (verdict,) = kernel.verify(*given, backend="emulator")
+    assert verdict.ok
 
 
 @needs_compiler
