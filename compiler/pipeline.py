@@ -99,6 +99,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         # once products are in their order; before maps are composed, with what is then computed of parts
         _step("diagram-bubble-up-reads"),
         _step("diagram-compose-maps"),
+        # once maps are composed, which choose halves; before axes are one, as are then those of what is swapped
+        _step("diagram-raise-swaps"),
         # once maps are composed, which are what kernels will compute; before axes are one, which then lie side by side
         _step("diagram-copy-operands"),
         # once maps are composed, which are what kernels will compute; before anything looks at kernels

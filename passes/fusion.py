@@ -39,6 +39,7 @@ from treadle.passes.kernels.in_turn import split_reductions
 from treadle.passes.kernels.roles import WHOLE_LIMIT
 from treadle.passes.kernels.scattered import begin_scatters
 from treadle.passes.kernels.sized import Sizes
+from treadle.passes.kernels.swaps import read_what_others_have
 from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
 from treadle.passes.kernels.wide import wide_roles
 from treadle.passes.streams.totals import add_totals
@@ -143,7 +144,12 @@ class FusionPass(ModulePass):
                 unfit = partial(_why_unfit, op, function)
                 stated = with_fitting(block, default_sizes(function))
                 clock = Clock(machine_of(op), stated, self.whole_limit, partial(_time, op, function, self.whole_limit))
-                found = Clusters(function, block, self.whole_limit, self.together, unfit, self.operations, clock)
+                cluster = partial(
+                    Clusters, function, block, self.whole_limit, self.together, unfit, self.operations, clock
+                )
+                found = cluster()
+                if read_what_others_have(block, found.found):
+                    found = cluster()
                 _outline(function, block, found, names)
 
 

@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.cost.kernel.roles import contractions_of, product_axes
 from treadle.compiler.errors import Refusal
 from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
+from treadle.dialects.diagram import SwapOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -123,6 +124,7 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
         )
     axis = next(iter(schedule.stream.as_dict()), "")
     _check_known(function, kernel, axis)
+    _check_swaps(kernel, schedule.group.as_dict())
     keep_states_apart(kernel, axis)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     expansion = _Expansion(kernel, schedule, plan)
@@ -149,6 +151,17 @@ def _check_known(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
     """Once pieces of it are all that is left of a streamed axis, its whole size is that of an array of the program."""
     if axis and axis not in sizes_of_whole_arrays(function):
         raise Refusal(kernel, why_unknown(kernel.kernel_name.data, axis, REDUCES))
+
+
+def _check_swaps(kernel: KernelOp, pieces: Mapping[str, int]) -> None:
+    """A group has both blocks of each pair that is swapped."""
+    for op in kernel.walk():
+        if isinstance(op, SwapOp) and (size := pieces.get(op.axis.data, 0)) % (2 * op.length):
+            raise Refusal(
+                op,
+                f"blocks of {op.length} are swapped in pairs along '{op.axis.data}', of which groups have {size}: "
+                f"give it a multiple of {2 * op.length}",
+            )
 
 
 def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, visits: Mapping[int, Visits]) -> None:

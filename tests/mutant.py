@@ -124,6 +124,8 @@ COPIED: dict[str, tuple[str, ...]] = {
 """Programs of which operands are copied, so that a product sums these side by side."""
 READ_BEFORE: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_a_product.mlir": ("P", "R")}
 """Programs of which arrays are read before they are made."""
+SWAPPED: dict[str, tuple[str, ...]] = {"tests/programs/rotated_product.mlir": ("P", "Q")}
+"""Programs of which reads of products swap blocks."""
 FOUND: dict[str, tuple[str, ...]] = {
     "tests/programs/mixed_numbers.mlir": ("x",),
     "tests/programs/near_numbers.mlir": ("x",),
@@ -168,6 +170,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         "%C is no sum of what data name the place of",
     ),
     ("examples/matmul.mlir", "diagram-bubble-up-reads", {"arrays": ("A",)}, "%A is no array that is computed, read at"),
+    (
+        "examples/matmul.mlir",
+        "diagram-raise-swaps",
+        {"products": ("C",)},
+        "%C is no product of which reads swap neighbouring blocks",
+    ),
     ("examples/matmul.mlir", "diagram-find-ranges", {"axes": ("k",)}, "no condition compares data along axis 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
     ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
@@ -186,6 +194,9 @@ FIRST = {
     "passes/products/apart": "tests/programs/outer_products.mlir",
     **dict.fromkeys(("dialects/diagram/read", "passes/products/depths"), "tests/programs/weights_of_heads.mlir"),
     **dict.fromkeys(("passes/reads/bubble", "passes/reads/found"), "tests/programs/parts_of_a_product.mlir"),
+    **dict.fromkeys(
+        ("passes/swaps/found", "passes/swaps/joined", "passes/swaps/write"), "tests/programs/rotated_product.mlir"
+    ),
     "passes/streams/neutral": "tests/programs/safe_rows.mlir",
     "passes/expressions/infinities": "tests/programs/undefined_rows.mlir",
     "passes/expressions/kinds": "tests/programs/safe_rows.mlir",
@@ -250,19 +261,23 @@ RAISE_SCATTERS = "diagram-raise-scatters"
 DISTRIBUTE_PRODUCTS = "diagram-distribute-products"
 BUBBLE_UP_READS = "diagram-bubble-up-reads"
 FIND_RANGES = "diagram-find-ranges"
+RAISE_SWAPS = "diagram-raise-swaps"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
 
 
 def decide(module: object) -> None:
     """Small pieces, that divide nothing: every state moves several times, and every axis has an edge."""
+    from treadle.dialects.diagram import SwapOp
     from treadle.dialects.hierarchy import KernelOp
     from treadle.dialects.hierarchy.schedule import ScheduleAttr
 
     for kernel in [op for op in module.walk() if isinstance(op, KernelOp)]:  # pyright: ignore
         schedule = kernel.schedule
         assert schedule is not None
-        group, stream = dict.fromkeys(schedule.group.as_dict(), 4), dict.fromkeys(schedule.stream.as_dict(), 5)
+        swapped = {op.axis.data: 2 * op.length for op in kernel.walk() if isinstance(op, SwapOp)}
+        group = {axis: swapped.get(axis, 4) for axis in schedule.group.as_dict()}
+        stream = dict.fromkeys(schedule.stream.as_dict(), 5)
         kernel.properties["schedule"] = ScheduleAttr(group, stream, schedule.whole.as_dict(), {})
 
 
@@ -311,6 +326,11 @@ def in_order(first: str | None) -> list[Case]:
     everything += [
         (path, ({}, {"t": 1}), Options(), ArgSpec(BUBBLE_UP_READS, {"arrays": names}))
         for path, names in READ_BEFORE.items()
+    ]
+    everything += [
+        (path, ({}, {"t": 1}), Options(), ArgSpec(RAISE_SWAPS, {"products": names, "join": (join,)}))
+        for path, names in SWAPPED.items()
+        for join in (0, 1, 2)
     ]
     everything += [(path, ({},), Options(), ArgSpec(FIND_RANGES, {"axes": axes})) for path, axes in FOUND.items()]
     return [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]

@@ -178,6 +178,31 @@ MUTATIONS: dict[str, Mutation] = {
         "placed(each.text.data, moved)",
         "placed(each.text.data, dict.fromkeys(moved, Linear({})))",
     ),
+    "raise swaps: a half is where it is": (
+        "passes/swaps/write",
+        "{at: own, 1 - at: other}",
+        "{at: own, 1 - at: own}",
+    ),
+    "raise swaps: the other branch": (
+        "passes/swaps/write",
+        "known[where][id(yes)], known[1 - where][id(no)]",
+        "known[1 - where][id(yes)], known[where][id(no)]",
+    ),
+    "raise swaps: there are two blocks": (
+        "passes/swaps/found",
+        "block = at[0]",
+        "block = size // 2",
+    ),
+    "raise swaps: what is alone begins again in no place": (
+        "passes/swaps/joined",
+        'place = f"{self.whole} % {span}"',
+        'place = f"{self.whole} // {span}"',
+    ),
+    "raise swaps: blocks are as long as they were": (
+        "passes/axes/merge",
+        "op.length * prod(sizes_of(op.result.type)[each] for each in inside)",
+        "op.length * prod(sizes_of(op.result.type)[each] for each in inside[:0])",
+    ),
     "hoist: swaps the sides of a maximum": (
         "passes/factors/maxima",
         "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",

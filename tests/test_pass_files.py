@@ -38,7 +38,7 @@ def test_every_file_of_passes_is_a_pass() -> None:
 
 
 LAYERS = [
-    ["axes", "expressions", "factors", "streams", "conditions", "kernels", "reads", "products", "orders"],
+    ["axes", "expressions", "factors", "streams", "conditions", "kernels", "reads", "products", "orders", "swaps"],
     ["staging", "loops", "warps", "grids"],
     ["expressions", "staging", "loops", "warps", "speculation"],
     ["expressions", "masks"],

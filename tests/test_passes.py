@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import make_pass, run_passes
 from treadle.compiler.source import load_module, make_context, parse_module
+from treadle.dialects.diagram import SwapOp
 from treadle.dialects.diagram.array import is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp, StreamOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr, derivation_of
@@ -40,6 +41,7 @@ PASSES = (
     "diagram-reassociate",
     "diagram-bubble-up-reads",
     "diagram-compose-maps",
+    "diagram-raise-swaps",
     "diagram-copy-operands",
     "diagram-merge-free-axes",
     "diagram-merge-depths",
@@ -72,9 +74,10 @@ def decide(module: ModuleOp, group: int = 4, stream: int = 5) -> None:
         old = kernel.schedule
         assert old is not None
         assert UNDECIDED not in old.whole.as_dict().values()
-        kernel.properties["schedule"] = ScheduleAttr(
-            dict.fromkeys(old.group.as_dict(), group), dict.fromkeys(old.stream.as_dict(), stream), old.whole.as_dict()
-        )
+        swapped = {op.axis.data: 2 * op.length for op in kernel.walk() if isinstance(op, SwapOp)}
+        groups = {axis: swapped.get(axis, group) for axis in old.group.as_dict()}
+        streams = dict.fromkeys(old.stream.as_dict(), stream)
+        kernel.properties["schedule"] = ScheduleAttr(groups, streams, old.whole.as_dict())
 
 
 @lru_cache(16)

@@ -22,9 +22,21 @@ from treadle.compiler.lowering.scans import lower_scan
 from treadle.compiler.lowering.selections import lower_select
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.streams import lower_stream
+from treadle.compiler.lowering.swaps import lower_swap
 from treadle.compiler.lowering.transfers import lower_load, lower_save
 from treadle.dialects.cuda.shared import place_tiles
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, ScanOp, WhereOp
+from treadle.dialects.diagram import (
+    CastOp,
+    ContractOp,
+    ExtentOp,
+    FillOp,
+    IndexOp,
+    MapOp,
+    ReduceOp,
+    ScanOp,
+    SwapOp,
+    WhereOp,
+)
 from treadle.dialects.hierarchy import LoadOp, PieceOp, SaveOp, SelectOp, StreamOp
 
 
@@ -60,6 +72,8 @@ def lower_op(lowering: KernelLowering, op: Operation) -> None:
             lowering.values[op.result] = lower_reduce(lowering, op)
         case ScanOp():
             lowering.values[op.result] = lower_scan(lowering, op)
+        case SwapOp():
+            lowering.values[op.result] = lower_swap(lowering, op)
         case MapOp():
             lowering.values[op.result] = lower_map(lowering, op)
         case CastOp():

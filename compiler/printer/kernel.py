@@ -26,6 +26,7 @@ from treadle.compiler.printer.scans import print_scan
 from treadle.compiler.printer.selections import print_select, print_selected, print_selected_before
 from treadle.compiler.printer.shared import print_shared, print_stage
 from treadle.compiler.printer.summands import is_summand
+from treadle.compiler.printer.swaps import print_swap
 from treadle.compiler.printer.tensor_stores import print_boxed_write, print_on_the_way_out
 from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.unused import without_unused
@@ -289,6 +290,7 @@ PRINTED: dict[type[Operation], Callable[[KernelPrinter, Any], None]] = {
     ReduceOp: print_reduce,
     ScanOp: print_scan,
     cuda.ExchangeOp: print_exchange,
+    cuda.SwapOp: print_swap,
     cuda.ExceedsOp: print_exceeds,
     cuda.CombineOp: print_combine,
     cuda.PartsOp: _parts,

@@ -67,6 +67,7 @@ from treadle.dialects.cuda.roles import RolesOp, roles_of, threads_at, working_t
 from treadle.dialects.cuda.selections import KeepOp, SelectedBeforeOp, SelectedOp, SelectOp
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.staging import StagedAttr
+from treadle.dialects.cuda.swap import SwapOp
 from treadle.dialects.cuda.tensor_gathers import TensorGatherOp
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
 from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
@@ -122,6 +123,7 @@ Cuda = Dialect(
         SharedOp,
         StageOp,
         StoreOp,
+        SwapOp,
         TensorFenceOp,
         TensorGatherOp,
         TensorLoadOp,
@@ -196,6 +198,7 @@ __all__ = [
     "StageOp",
     "StagedAttr",
     "StoreOp",
+    "SwapOp",
     "TensorFenceOp",
     "TensorGatherOp",
     "TensorLoadOp",

@@ -17,7 +17,8 @@ is the same diagram.
 
 Operations: `contract`, `reduce`, `scan` (prefix sums), `map`, `cast`, `fill`, `extent`, `index` (positions along an
 axis), `where` (the elements at which a condition holds), `read` (an affine window or diagonal of an array), `scatter`
-(elements added up where data say), `collapse` and `expand` (axes as one axis, and back), and `apply`, which applies a
+(elements added up where data say), `swap` (neighbouring blocks along an axis), `collapse` and `expand` (axes as one
+axis, and back), and `apply`, which applies a
 `law` (softmax, say) by name. Number formats,
 the accumulator's included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter
 computes in float64 and is the reference for everything below.
@@ -40,6 +41,7 @@ from treadle.dialects.diagram.read import ReadOp
 from treadle.dialects.diagram.reduce import ReduceOp
 from treadle.dialects.diagram.scan import ScanOp
 from treadle.dialects.diagram.scatter import ScatterOp
+from treadle.dialects.diagram.swap import SwapOp
 from treadle.dialects.diagram.where import WhereOp
 from treadle.dialects.diagram.yields import YieldOp
 
@@ -61,6 +63,7 @@ Diagram = Dialect(
         ReduceOp,
         ScanOp,
         ScatterOp,
+        SwapOp,
         WhereOp,
         YieldOp,
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, pairwise, permutations
 from math import prod
 from typing import TypeAlias
@@ -10,7 +10,18 @@ from typing import TypeAlias
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import (
+    CastOp,
+    CollapseOp,
+    ContractOp,
+    ExtentOp,
+    FillOp,
+    MapOp,
+    ReadOp,
+    ReduceOp,
+    SwapOp,
+    WhereOp,
+)
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, is_array, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Reducing
@@ -20,17 +31,19 @@ from treadle.passes.axes.joins import within
 Pair: TypeAlias = tuple[str, str]
 """An axis, and the one that lies within it."""
 
-WEAVING = (CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReduceOp, WhereOp)
+WEAVING = (CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReduceOp, SwapOp, WhereOp)
 """Operations that may treat two axes as one."""
 
 
 class Candidates:
-    """The arrays and reductions of one block, asked about pairs of axes."""
+    """The arrays and reductions of one block, asked about pairs of axes. Arrays `besides` may have one of them alone:
+    what reads these says where."""
 
-    def __init__(self, block: Block):
+    def __init__(self, block: Block, besides: Collection[SSAValue] = ()):
         self.block = block
-        self.ops = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
-        self.values = [value for value in _values(block) if is_array(value.type)]
+        ops = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
+        self.ops = [op for op in ops if not isinstance(op, ReadOp | CollapseOp) or op.operand not in besides]
+        self.values = [value for value in _values(block) if is_array(value.type) and value not in besides]
 
     def groups(self) -> list[tuple[str, ...]]:
         """Axes that are one, and that some operation reduces together."""
@@ -131,6 +144,9 @@ def _why_not_alike(op: Operation, pair: Pair) -> str | None:
     """Why an operation does not treat two axes as one."""
     if isinstance(op, ReadOp) and (is_beside(op, pair) or divides(op, pair)):
         return None
+    if isinstance(op, SwapOp) and op.axis.data in pair:
+        sizes = [sizes_of(op.result.type)[axis] for axis in pair]
+        return "blocks along one of them are swapped, and not both have static sizes" if DYNAMIC in sizes else None
     if not isinstance(op, WEAVING):
         return f"{op.name} knows one of them" if _touches(op, pair) else None
     if isinstance(op, WhereOp) and (reason := why_asked(op, pair)) is not None:

@@ -7,12 +7,12 @@ from itertools import count
 from math import prod
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReadOp, ReduceOp, SwapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.passes._functions import derived_hint, fresh_hint, note
 from treadle.passes.axes.divided import asked_together, is_beside, read_beside, read_divided
@@ -24,9 +24,12 @@ LONGEST_NAME = 63
 ALIKE = "side by side in every array that has one of them"
 
 
-def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str, why: str = ALIKE) -> None:
-    """One axis in the place of several, in every operation of a function; its arguments and results keep theirs."""
-    whole = name_of(axes, block)
+def merge(
+    function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str, why: str = ALIKE, whole: str = ""
+) -> None:
+    """One axis in the place of several, in every operation of a function; its arguments and results keep theirs.
+    `whole` is its name, if it has one."""
+    whole = whole or name_of(axes, block)
     terminator = block.last_op
     assert isinstance(terminator, func.ReturnOp)
     wanted = {value: value.type for value in terminator.operands if axes[0] in axes_of(value.type)}
@@ -38,6 +41,10 @@ def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str
             asked_together(op, axes, whole)
         if isinstance(op, ReadOp) and op not in beside and axes[0] in axes_of(op.result.type):
             read_divided(op, axes, whole, sizes_of(op.result.type)[axes[1]])
+        if isinstance(op, SwapOp) and op.axis.data in axes:
+            inside = axes[axes.index(op.axis.data) + 1 :]
+            op.properties["block_length"] = IntAttr(op.length * prod(sizes_of(op.result.type)[each] for each in inside))
+            op.properties["axis"] = StringAttr(whole)
         for result in op.results:
             if axes[0] in axes_of(result.type):
                 Rewriter.replace_value_with_new_type(result, merged(result.type, axes, whole))

@@ -20,6 +20,7 @@ from treadle.dialects.diagram import (
     ReduceOp,
     ScanOp,
     ScatterOp,
+    SwapOp,
     WhereOp,
 )
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
@@ -197,6 +198,15 @@ def where(op: WhereOp, cotangent: SSAValue, backward: Backward) -> None:
     backward.add(op.operand, backward.restricted(cotangent, [Asked.by(op)]))
 
 
+def swap(op: SwapOp, cotangent: SSAValue, backward: Backward) -> None:
+    """A swap is its own adjoint."""
+    if conditions(cotangent, backward.laws):
+        cotangent = backward.filled(cotangent)
+    backward.note(op.result, "a swap is its own adjoint")
+    new = SwapOp(cotangent, op.axis.data, op.length, cotangent.type)
+    backward.add(op.operand, backward.write(new, backward.hint(op.operand)))
+
+
 def regroup(op: CollapseOp | ExpandOp, cotangent: SSAValue, backward: Backward) -> None:
     """Each is the adjoint of the other: elements change places with nobody."""
     if conditions(op.operand, backward.laws):
@@ -244,6 +254,7 @@ RULES: dict[type[Operation], Rule] = {
     MapOp: map,
     CastOp: cast_rule,
     WhereOp: where,
+    SwapOp: swap,
     ReadOp: read,
     ScatterOp: scatter,
     CollapseOp: regroup,

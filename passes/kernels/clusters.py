@@ -24,6 +24,7 @@ from treadle.dialects.diagram import (
     ReduceOp,
     ScanOp,
     ScatterOp,
+    SwapOp,
 )
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.collapse import Regrouping
@@ -188,6 +189,9 @@ class Clusters:
                 raise NotFused(op, f"no kernel can have it: {self._why_not_scanned(op) or alone.reason}")
             self.alone.append((f"{_names(cluster)} from all", "no kernel", alone.reason))
             return
+        if isinstance(op, SwapOp) and (reason := self.unfit(cluster)) is not None:
+            self.alone.append((f"{_names([op])} from {_names(cluster - {op})}", NO_MEMORY, reason))
+            return
         is_asked = (op.results[0].name_hint or "") in self.asked
         producers = self._producers(op) if self.together and (is_asked or not self.asked) else []
         if is_asked and not producers:
@@ -244,8 +248,12 @@ class Clusters:
         return f"{grows}, and {'it is needed as it is at the end' if refused is None else refused.refused}; {static}"
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
-        """What an operation cannot be without: a scan is where its total is."""
+        """What an operation cannot be without: a scan is where its total is, a swap where what it swaps is."""
         alone: frozenset[Operation] = frozenset([op])
+        if isinstance(op, SwapOp):
+            return (
+                alone | self.members.get(op.operand.owner, alone) if isinstance(op.operand.owner, Operation) else alone
+            )
         total = op.total.owner if isinstance(op, ScanOp) and op.total is not None else None
         return alone | self.members[total] if isinstance(total, Operation) and total in self.members else alone
 
@@ -462,6 +470,7 @@ class Clusters:
         brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
         brings_product |= isinstance(op, ContractOp) and len(reduced) > 0
         brings_product |= isinstance(op, ReduceOp) and self._holds_spread(ops)
+        brings_product |= any(isinstance(each, SwapOp) for each in ops)
         if not brings_product and len(reduced) < 2 and not self._must_hold_rows(ops):
             return None
         if self.owed is not None and len(joined) == 1 and _adds_nothing(op, joined[0]):

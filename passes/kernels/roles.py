@@ -11,7 +11,8 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ContractOp, ScanOp
+from treadle.dialects.diagram import ContractOp, ScanOp, SwapOp
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
@@ -129,6 +130,7 @@ def _roles_of(
             _too_large(_in_registers(part, whole, limit) if wide else whole, limit, refused)
             or _too_many(part, whole)
             or _scanned_apart(part, candidate, repairs)
+            or _swapped_apart(part, candidate)
             or _too_often(part, candidate, repairs)
             or _two_columns(part, [*([] if candidate is None or wide else [candidate]), *whole], sizes)
             or _two_depths(part, whole)
@@ -299,6 +301,29 @@ def _scanned_apart(part: Part, stream: str | None, repairs: Repairs) -> str | No
     if again is None:
         return None
     return f"{label(again.result)}, scanned along '{stream}', is needed in a further stream along it, too"
+
+
+def _swapped_apart(part: Part, stream: str | None) -> str | None:
+    """Why what is swapped cannot be: threads have both blocks of each pair of what a product gave them, in whatever
+    pieces groups have its columns, and of nothing else. A piece of a stream may lack one that is fed later."""
+    for op in part.ops:
+        if not isinstance(op, SwapOp):
+            continue
+        axis, name = op.axis.data, label(op.result)
+        if op.operand.owner not in part.ops:
+            return f"blocks along axis '{axis}' are swapped by {name}, of what other threads have"
+        if absences(op.operand):
+            return f"blocks along axis '{axis}' are swapped by {name}, of which elements are absent"
+        if axis == stream:
+            return f"blocks along axis '{axis}' are swapped by {name}, of which a piece may lack one"
+        products = (axes_of(each.result.type) for each in part.reducing if isinstance(each, ContractOp))
+        if not any(axis in axes and _is_last(axis, axes, part.sizes) for axes in products):
+            return f"blocks along axis '{axis}' are swapped by {name}, along which no product has columns"
+    return None
+
+
+def _is_last(axis: str, axes: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    return all(sizes[each] == 1 for each in axes[axes.index(axis) + 1 :])
 
 
 def _two_columns(part: Part, held: Sequence[str], sizes: Mapping[str, int]) -> str | None:

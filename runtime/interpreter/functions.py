@@ -29,6 +29,7 @@ from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.condition import Term, evaluate
+from treadle.dialects.diagram.swap import swapped
 from treadle.runtime.formats import rounded, saturated
 from treadle.runtime.interpreter import bounds
 from treadle.runtime.interpreter.arrays import (
@@ -238,6 +239,14 @@ class DiagramFunctions(SessionFunctions):
         _check_known(op, holds, value)
         kept = operand.spread(axes, merged_sizes((operand, *inputs)))
         return self._result(op, Array(axes, kept.numbers.without(~np.broadcast_to(holds, kept.numbers.value.shape))))
+
+    @impl(diagram.SwapOp)
+    def run_swap(self, interpreter: Interpreter, op: diagram.SwapOp, args: PythonValues) -> PythonValues:
+        (operand,) = self._operands((op.operand,), args)
+        axis = op.axis.data
+        place = [swapped(at, op.length) for at in range(operand.sizes[axis])]
+        along = operand.axes.index(axis)
+        return self._result(op, Array(operand.axes, operand.numbers.reshaped(lambda data: data.take(place, along))))
 
     @impl(diagram.ReadOp)
     def run_read(self, interpreter: Interpreter, op: diagram.ReadOp, args: PythonValues) -> PythonValues:

@@ -173,7 +173,8 @@ def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
         law = f"rows of products lie {', '.join(few)} or {most} to a warp, in at most {MOST_WARPS} warps"
         return f"{law}; near are {near[0]} and {near[1]}"
     if axis == sketch.roles.column:
-        return None if size % LEAST_COLUMNS == 0 else f"columns of products: use a multiple of {LEAST_COLUMNS}"
+        least = _least_columns(sketch)
+        return None if size % least == 0 else f"columns of products: use a multiple of {least}"
     if size == 1:
         return None
     if axis in sketch.batch:
@@ -199,19 +200,25 @@ def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
     steps = np.array(_multiples(sketch, sketch.alignment, longest, stream, sizes, fixed))
     if sketch.steps_singly:
         steps = np.ones(1, int)
-    columns = np.array(_multiples(sketch, LEAST_COLUMNS, MOST_COLUMNS, column, sizes, fixed))
+    least = _least_columns(sketch)
+    columns = np.array(_multiples(sketch, least, max(MOST_COLUMNS, least), column, sizes, fixed))
     across = _across(sketch, sizes)
     splits = np.arange(1, (MOST_WARPS if sketch.roles.splits_columns or across is not None else 1) + 1)
     rows, along = np.array(_rows(sketch, sizes, fixed)).T
     i, j, k, step = (each.ravel() for each in np.indices((len(rows), len(columns), len(splits), len(steps))))
     shared = columns[j] if across is None else np.full(len(j), sizes[across])
-    granule = LEAST_COLUMNS if across is None else lcm(LEAST_COLUMNS, _line(sketch, across))
+    granule = least if across is None else lcm(LEAST_COLUMNS, _line(sketch, across), sketch.granules.get(across, 1))
     fits = (along[i] * splits[k] <= MOST_WARPS) & ((splits[k] == 1) | (shared % (granule * splits[k]) == 0))
     i, j, k, step = i[fits], j[fits], k[fits], step[fits]
     cut = {row: rows[i], column: columns[j], stream: steps[step]}
     beside = column if across is None else across
     warps = {} if row is None else {row: along[i]} if beside is None else {row: along[i], beside: splits[k]}
     return {axis: many for axis, many in cut.items() if axis is not None}, warps, np.ones_like(i)
+
+
+def _least_columns(sketch: Sketch) -> int:
+    """Columns of one warp: as many as it reads at once, and both blocks of each pair that is swapped."""
+    return lcm(LEAST_COLUMNS, sketch.granules.get(sketch.roles.column or "", 1))
 
 
 def _across(sketch: Sketch, sizes: Mapping[str, int]) -> str | None:
@@ -247,7 +254,9 @@ def _multiples(
     if axis == sketch.stream and any(axis in each.result for each in sketch.products):
         line = max(1, line // 2)
     most = min(most, max(granule, covering(sizes[axis])))
-    return tuple(size for size in range(granule, most + 1, granule) if size % line == 0 or line % size == 0)
+    every = range(granule, most + 1, granule)
+    found = tuple(size for size in every if size % line == 0 or line % size == 0)
+    return found or tuple(every)  # no whole line has whole granules
 
 
 def _line(sketch: Sketch, axis: str) -> int:

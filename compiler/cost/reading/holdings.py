@@ -18,7 +18,7 @@ from treadle.compiler.cost.kernel.tasks import ADDRESS, Holding
 from treadle.compiler.cost.kernel.work import width_of
 from treadle.compiler.cost.reading.ahead import held_ahead
 from treadle.compiler.cost.reading.decorated import Decorated
-from treadle.dialects.diagram import MapOp, ReduceOp, ScanOp
+from treadle.dialects.diagram import MapOp, ReduceOp, ScanOp, SwapOp
 from treadle.dialects.diagram.accumulators import begins_with_product
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -38,6 +38,7 @@ class Holdings:
             *self._of_rows(),
             *self._of_parts(),
             *self._of_results(),
+            *self._of_swaps(),
         ]
 
     def _of_inputs(self) -> list[Holding]:
@@ -163,6 +164,12 @@ class Holdings:
                 axes, width = axes_of(op.result.type), width_of(op.result.type)
                 streams = self.at.streams_of(op) if of_steps else (None,)
                 yield from (Holding("parts", axes, width, each, reduced=tuple(op.over_axes)) for each in streams)
+
+    def _of_swaps(self) -> Iterator[Holding]:
+        """What is made of the first blocks of pairs is there beside both, until that of the second ones is: half."""
+        for op in self.at.operations:
+            if isinstance(op, SwapOp):
+                yield Holding("value", axes_of(op.result.type), width_of(op.result.type) // 2)
 
     def _of_results(self) -> list[Holding]:
         """Results on their way out; where there are products the accumulators are counted already."""

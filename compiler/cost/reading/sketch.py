@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -44,7 +44,7 @@ from treadle.compiler.cost.reading.phases import phases_of_step
 from treadle.compiler.cost.reading.searches import Finding, Findings
 from treadle.compiler.cost.reading.selected import lists_of, transfers_of
 from treadle.compiler.cost.reading.stream_limits import are_found_together, fed_of_visits, is_limited_twice
-from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, ScanOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, ScanOp, SwapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
@@ -76,6 +76,9 @@ class Sketch:
     """Axes that something is reduced over."""
     scanned: frozenset[str]
     """Axes along which something is scanned, rows of which one warp has."""
+    granules: Mapping[str, int]
+    """Axes of which every piece, and what a warp has of it, is so many elements, or several times as many: blocks of
+    them are swapped."""
     crossings: tuple[Crossing, ...]
     tasks: tuple[Task, ...]
     holdings: tuple[Holding, ...]
@@ -395,6 +398,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
             axis for op in at.operations if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes
         ),
         scanned=frozenset(op.axis.data for op in at.operations if isinstance(op, ScanOp)),
+        granules=_granules(at),
         crossings=(*loads, *crossings.entries(), *crossings.entries_added(), *saves),
         tasks=tuple(_tasks(at, (*loads, *saves))),
         holdings=tuple(holdings.all()),
@@ -412,6 +416,14 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         phases=_phases(at),
         outer=at.outer,
     )
+
+
+def _granules(at: Decorated) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for op in at.operations:
+        if isinstance(op, SwapOp):
+            found[op.axis.data] = lcm(found.get(op.axis.data, 1), 2 * op.length)
+    return found
 
 
 def axes_of_kernel(kernel: KernelOp) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""Reads of what a product gave that only swap neighbouring blocks along an axis."""
