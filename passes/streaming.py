@@ -96,6 +96,9 @@ class StreamingPass(ModulePass):
 
     def _decorate(self, ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp) -> None:
         if (recurrence := recurrence_of(kernel)) is not None:
+            if self.axis not in ("", recurrence.axis.data):
+                along = f"it is a recurrence along '{recurrence.axis.data}'"
+                raise Refusal(recurrence, f"{_at(kernel)} cannot stream '{self.axis}': {along}")
             _take_along(kernel, recurrence.axis.data)
             note(function, PASS, f"{recurrence.axis.data} of {_at(kernel)}", "a recurrence", "one position after another")
             return
@@ -137,11 +140,11 @@ class StreamingPass(ModulePass):
 
 
 def _take_along(kernel: KernelOp, axis: str) -> None:
-    """Let a recurrence be fed its axis, a position at a time."""
+    """Let a recurrence be fed its axis, whatever else it reduces."""
     old = kernel.schedule or ScheduleAttr({}, {}, {})
     if axis in (*old.group.as_dict(), *old.whole.as_dict()):
         raise Refusal(kernel, f"{_at(kernel)}: its schedule does not stream '{axis}', along which it is a recurrence")
-    kernel.properties["schedule"] = old.but(stream={axis: old.stream.as_dict().get(axis, 1)})
+    kernel.properties["schedule"] = old.but(stream={axis: old.stream.as_dict().get(axis, UNDECIDED)})
 
 
 def _reducing(part: Part, axis: str) -> Operation:

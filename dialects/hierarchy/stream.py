@@ -37,6 +37,10 @@ from treadle.dialects.hierarchy.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
 
 
+RECURS = "recurs"
+"""The attribute of a stream whose steps are those of a recurrence (`diagram.recurrence`)."""
+
+
 @irdl_op_definition
 class GroupOp(IRDLOperation):
     """Run the body for every group: every combination of pieces of the partitioned axes, independently. In
@@ -99,6 +103,9 @@ class StreamOp(IRDLOperation, Finishing):
 
     `among %pieces`: of those only the pieces that `hierarchy.select` has selected, in the same range. Those that its
     list has no room for go through `border`, if there is one: nothing is known of them.
+
+    With the attribute `recurs` the states are those of a recurrence: any function takes them from piece to piece, each
+    of one position.
     """
 
     name = "hierarchy.stream"
@@ -153,6 +160,11 @@ class StreamOp(IRDLOperation, Finishing):
     def whole(self) -> tuple[SSAValue, SSAValue] | None:
         """The range within which pieces go through `step`; None where all do."""
         return (self.limits[2], self.limits[3]) if len(self.limits) == 4 else None
+
+    @property
+    def recurs(self) -> bool:
+        """Whether it takes a recurrence along its axis, which says so: its states are no sums of pieces."""
+        return RECURS in self.attributes
 
     @property
     def steps(self) -> tuple[Region, ...]:

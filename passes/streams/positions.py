@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -13,6 +14,7 @@ from treadle.dialects.diagram import FillOp, RecurrenceOp
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.dialects.hierarchy.stream import RECURS
 from treadle.passes._recurrences import Position
 from treadle.passes.streams.repairs import hint_of
 
@@ -67,6 +69,7 @@ class Positions:
         finish.add_op(YieldOp(*finish.args))
         regions = (Region(self._initialise()), Region(self._step(states)), Region(finish))
         stream = StreamOp(self.schedule.stream, states, *regions)
+        stream.attributes[RECURS] = UnitAttr()
         for value, result in zip(self.op.last, stream.outputs, strict=True):
             result.name_hint = value.name_hint
         return stream

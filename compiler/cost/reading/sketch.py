@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -98,6 +98,8 @@ class Sketch:
     """What a lane holds at once, where there are no products."""
     phases: int = 1
     """In how many groups steps read their tiles, one after another."""
+    recurs: bool = False
+    """Whether it is a recurrence along the streamed axis, which it is fed one position after another."""
     outer: frozenset[str] = frozenset()
     """The axes along which elements meet as those of factors do, where there are no products."""
 
@@ -176,6 +178,8 @@ class Sketch:
         spread = Spread(
             padded, warps, self.roles.row, self.has_products, rereads, self.subloops, self.vector, self.results, across
         )
+        if self.recurs and self.moments is not None:
+            spread = replace(spread, lanes=self.moments.lanes(_present(padded), warps))
         return Plan(
             self.name,
             groups,
@@ -412,6 +416,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         subloops=at.kernel.schedule.subloop.as_dict() if at.kernel.schedule is not None else {},
         moments=None if at.products else moments_of_decorated(kernel, at.schedule),
         phases=_phases(at),
+        recurs=recurrence is not None,
         outer=at.outer,
     )
 
