@@ -1,5 +1,5 @@
-"""What happens at a position of a recurrence, as operations on arrays that may have its axis: on pieces of one position,
-as a step of a stream does it, or on whole arrays, which stand for all steps where a kernel is planned."""
+"""What happens at a position of a recurrence, as operations on arrays that may have its axis: on pieces of one
+position, as a step of a stream does it, or on whole arrays, which stand for all steps where a kernel is planned."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ class Position:
                 values[op.results[0]] = self._copy(op, values)
         count = len(self.op.states)
         states = [
-            self._state(values[value], last)
-            for value, last in zip(self.op.yielded[:count], self.op.last, strict=True)
+            self._state(values[value], last) for value, last in zip(self.op.yielded[:count], self.op.last, strict=True)
         ]
         outputs = [
             self._output(values[value], output)

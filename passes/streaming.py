@@ -100,7 +100,9 @@ class StreamingPass(ModulePass):
                 along = f"it is a recurrence along '{recurrence.axis.data}'"
                 raise Refusal(recurrence, f"{_at(kernel)} cannot stream '{self.axis}': {along}")
             _take_along(kernel, recurrence.axis.data)
-            note(function, PASS, f"{recurrence.axis.data} of {_at(kernel)}", "a recurrence", "one position after another")
+            note(
+                function, PASS, f"{recurrence.axis.data} of {_at(kernel)}", "a recurrence", "one position after another"
+            )
             return
         part = part_of_kernel(kernel)
         if self.axis and all(self.axis not in op.over_axes for op in part.reducing):

@@ -17,9 +17,9 @@ is the same diagram.
 
 Operations: `contract`, `reduce`, `scan` (prefix sums), `map`, `cast`, `fill`, `extent`, `index` (positions along an
 axis), `where` (the elements at which a condition holds), `read` (an affine window or diagonal of an array), `scatter`
-(elements added up where data say), `recurrence` (states taken from position to position), `collapse` and `expand` (axes as one axis, and back), and `apply`, which applies a
-`law` (softmax, say) by name. Number formats,
-the accumulator's included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter
+(elements added up where data say), `recurrence` (states taken from position to position), `collapse` and `expand` (axes
+as one axis, and back), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the accumulator's
+included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter
 computes in float64 and is the reference for everything below.
 
 Theory: arXiv 2412.03317, sections 2 and 3.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedRegionSegments,
@@ -26,6 +26,7 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.diagram.absence import Finishing
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import (
     UNDECIDED,
     PartitionAttr,
@@ -35,7 +36,6 @@ from treadle.dialects.hierarchy.schedule import (
 from treadle.dialects.hierarchy.selection import SelectionType
 from treadle.dialects.hierarchy.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
-
 
 RECURS = "recurs"
 """The attribute of a stream whose steps are those of a recurrence (`diagram.recurrence`)."""
@@ -289,6 +289,13 @@ def _parse_range(parser: Parser) -> list[SSAValue]:
 
 def _types(types: Sequence[Attribute]) -> str:
     return f"({', '.join(str(type) for type in types)})"
+
+
+def moved_by_steps(kernel: Operation, arrays: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """Of the arrays that a kernel with its streams expanded is given and saves to, those that lanes should find their
+    neighbours in: where it is a recurrence, what each position has a part of; else all."""
+    along = {op.axis for op in kernel.walk() if isinstance(op, StreamOp) and op.recurs}
+    return [value for value in arrays if along & {*axes_of(value.type)}] or arrays
 
 
 def _check_decided(partition: PartitionAttr) -> None:

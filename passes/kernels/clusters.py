@@ -220,7 +220,7 @@ class Clusters:
         if (absent := next((value for value in op.operands if absences(value)), None)) is not None:
             raise NotFused(
                 op,
-                f"{label(absent)} has elements only where a condition holds, and a recurrence would be given no others: "
+                f"{label(absent)} has elements only where a condition holds, and a recurrence is given all: "
                 "let those that are left out be numbers, by a choice of a map (`where` of Python)",
             )
         alone = frozenset([op])

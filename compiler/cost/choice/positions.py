@@ -14,7 +14,7 @@ PIECES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def of_positions(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], most: int) -> Iterator[Candidate]:
-    """Any two axes of the groups in pieces, and warps along one of these; a lane moves at most so many bytes at once."""
+    """Any two axes of the groups in pieces, with warps along one of these; a lane moves `most` bytes at once."""
     vector = most // min((width for _, width in sketch.arrays), default=4)
     stream = {} if sketch.stream is None else {sketch.stream: 1}
     given = {axis: size for axis, size in fixed.items() if axis in sketch.group}
@@ -23,7 +23,7 @@ def of_positions(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
     found: set[tuple[tuple[str, int], ...]] = set()
     for pair in pairs:
         for cut in _pieces(pair, sizes):
-            tiles = {axis: 1 for axis in sketch.group} | given | cut
+            tiles = dict.fromkeys(sketch.group, 1) | given | cut
             if (key := tuple(tiles.items())) in found:
                 continue
             found.add(key)
