@@ -1,5 +1,6 @@
-// The delta rule of linear attention (DeltaNet): what the state says of a key moves towards its value, at a rate of
-// its own for each token, and queries read the state. The state is taken from token to token.
+// The delta rule of linear attention (DeltaNet): what a state says of a key, of unit length, moves towards its value, by
+// a part that each token has for itself; queries read the state. No law merges parts of such a row, so that the state is
+// taken from token to token, in registers.
 //
 //   treadle run examples/delta_rule.mlir --size t=200
 
@@ -13,9 +14,11 @@
 !p = tensor<?x?xf32, #diagram.array<[h, e]>>
 !b = tensor<?xf32, #diagram.array<[h]>>
 
-func.func @delta_rule(%Q: !Q, %K: !Q, %V: !V, %B: !B) -> (!V, !S) attributes {sizes = #diagram.sizes<h = 4, t = 60, e = 64>} {
-  %S0 = diagram.fill 0.0 : f32 -> !S
-  %S, %O = diagram.recurrence over t (%s = %S0 : !S) each (%q = %Q : !Q, %k = %K : !Q, %v = %V : !V, %b = %B : !B) -> (!S, !V) {
+func.func @delta_rule(%Q: !Q, %K: !Q, %V: !V, %B: !B) -> (!V, !S)
+    attributes {sizes = #diagram.sizes<h = 4, t = 60, e = 64>} {
+  %empty = diagram.fill 0.0 : f32 -> !S
+  %S, %O = diagram.recurrence over t (%s = %empty : !S)
+      each (%q = %Q : !Q, %k = %K : !Q, %v = %V : !V, %b = %B : !B) -> (!S, !V) {
     %wide = diagram.cast %k : !q -> !k
     %square = diagram.map (%x = %wide : !k) -> !k {
       %y = arith.mulf %x, %x : f32
@@ -30,13 +33,17 @@ func.func @delta_rule(%Q: !Q, %K: !Q, %V: !V, %B: !B) -> (!V, !S) attributes {si
       diagram.yield %y : f32
     }
     %said = diagram.contract %unit, %s over [d] accumulate f32 : !k, !S -> !p
-    %wrong = diagram.map (%x = %v : !v, %y = %said : !p, %rate = %b : !b) -> !p {
+    %moves = diagram.map (%x = %v : !v, %y = %said : !p, %l = %b : !b) -> !p {
+      %one = arith.constant 1.0 : f32
+      %minus = arith.negf %l : f32
+      %power = math.exp %minus : f32
+      %whole = arith.addf %one, %power : f32
       %z = arith.extf %x : f16 to f32
-      %d = arith.subf %z, %y : f32
-      %w = arith.mulf %rate, %d : f32
-      diagram.yield %w : f32
+      %wrong = arith.subf %z, %y : f32
+      %move = arith.divf %wrong, %whole : f32
+      diagram.yield %move : f32
     }
-    %after = diagram.map (%old = %s : !S, %x = %unit : !k, %w = %wrong : !p) -> !S {
+    %after = diagram.map (%old = %s : !S, %x = %unit : !k, %w = %moves : !p) -> !S {
       %add = arith.mulf %x, %w : f32
       %new = arith.addf %old, %add : f32
       diagram.yield %new : f32

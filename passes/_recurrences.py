@@ -128,7 +128,8 @@ def _multiplied(factors: Sequence[SSAValue], format: Attribute, type: Attribute)
             continue
         body.add_op(widened := arith.ExtFOp(argument, format))
         wide.append(widened.result)
-    product = arith.MuliOp(*wide) if str(format) in INTEGERS else arith.MulfOp(*wide)
+    left, right = wide
+    product = arith.MuliOp(left, right) if str(format) in INTEGERS else arith.MulfOp(left, right)
     body.add_ops([product, YieldOp(product.result)])
     return MapOp(factors, type, Region(body))
 

@@ -19,8 +19,8 @@ from treadle.passes.streams.stream import Named, Scope, StreamParts
 def laws_of_kernel(kernel: KernelOp) -> list[LawOp]:
     """One law for each stream of a decorated kernel (`keep_states_apart` has run on it): its meaning is what the
     kernel computes up to there from its arguments and from what earlier streams have finished. All axes are
-    symbolic: a law knows no sizes. None where nothing is streamed, and for a recurrence, whose steps are written as they
-    are."""
+    symbolic: a law knows no sizes. None where nothing is streamed, and for a recurrence, whose steps are written
+    as they are."""
     schedule = kernel.schedule
     axis = "" if schedule is None else next(iter(schedule.stream.as_dict()), "")
     if not axis or recurrence_of(kernel) is not None:

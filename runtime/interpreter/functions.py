@@ -54,7 +54,7 @@ from treadle.runtime.interpreter.laws import find_law
 from treadle.runtime.interpreter.pieces import run_in_pieces
 from treadle.runtime.interpreter.places import Places, sums_at
 from treadle.runtime.interpreter.present import contract_present
-from treadle.runtime.interpreter.recurrences import along, at_position
+from treadle.runtime.interpreter.recurrences import at_each, at_position
 from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 from treadle.runtime.interpreter.scope import Scope
@@ -286,7 +286,7 @@ class DiagramFunctions(SessionFunctions):
             for known, each in zip(made, after[len(states) :], strict=True):
                 known.append(each)
         outputs = [
-            along(each, axis, axes_of(output.type)) if each else self._empty(output.type)
+            at_each(each, axis, axes_of(output.type)) if each else self._empty(output.type)
             for each, output in zip(made, op.outputs, strict=True)
         ]
         return tuple(self._checked(each, array) for each, array in zip(op.results, (*states, *outputs), strict=True))

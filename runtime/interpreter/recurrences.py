@@ -18,7 +18,7 @@ def at_position(array: Array, axis: str, place: int) -> Array:
     return Array(axes, array.numbers.reshaped(lambda data: np.take(data, place, axis=along)))
 
 
-def along(arrays: Sequence[Array], axis: str, axes: Sequence[str]) -> Array:
+def at_each(arrays: Sequence[Array], axis: str, axes: Sequence[str]) -> Array:
     """The arrays of all positions, of which there is one at least, with the axis where `axes` has it; others that they
     have come last."""
     others = with_weaved([name for name in axes if name != axis], arrays)

@@ -41,10 +41,10 @@ def recurrence(
     axes = names_of(over)
     if len(axes) != 1:
         raise TreadleError(f"recurrence over '{' '.join(axes)}': it is along one axis, as in over='t'")
-    given = [inputs] if isinstance(inputs, Array) else list(inputs)
+    given: list[Any] = [inputs] if isinstance(inputs, Array) else list(inputs)
     if not any(isinstance(each, Array) and axes[0] in each.axes for each in given):
         raise TreadleError(f"recurrence over '{axes[0]}', which no array of 'inputs' has")
-    begun = [states] if isinstance(states, Array | str) or _is_filled(states) else list(states)
+    begun: list[Any] = [states] if isinstance(states, Array | str) or _is_filled(states) else list(states)
     graph = graph_of("recurrence", [*given, *(each for each in begun if isinstance(each, Array))])
     before = [_begun(graph, each) for each in begun]
     values = [traced("recurrence", each).value for each in given]
@@ -52,7 +52,11 @@ def recurrence(
 
 
 def _is_filled(state: Any) -> bool:
-    return isinstance(state, tuple) and len(state) == 2 and isinstance(state[0], str) and is_number(plain(state[1]))
+    """Whether it is axes and a number."""
+    if not isinstance(state, tuple):
+        return False
+    parts: list[Any] = [*state]
+    return len(parts) == 2 and isinstance(parts[0], str) and is_number(plain(parts[1]))
 
 
 def _begun(graph: Graph, state: Any) -> SSAValue:
@@ -72,8 +76,8 @@ def _traced(step: Callable[..., Any], axis: str) -> Callable[[Graph, Sequence[SS
     """What writes down a step in the graph of its body, and gives the values that it returns."""
 
     def body(graph: Graph, states: Sequence[SSAValue], inputs: Sequence[SSAValue]) -> list[SSAValue]:
-        made = step(*(Array(graph, value) for value in (*states, *inputs)))
-        returned = list(made) if isinstance(made, tuple | list) else [made]
+        made: Any = step(*(Array(graph, value) for value in (*states, *inputs)))
+        returned: list[Any] = [*made] if isinstance(made, tuple | list) else [made]
         if len(returned) < len(states):
             raise TreadleError(f"the step of a recurrence returns {len(returned)} arrays, it has {len(states)} states")
         for each in returned:
@@ -82,7 +86,7 @@ def _traced(step: Callable[..., Any], axis: str) -> Callable[[Graph, Sequence[SS
                     f"the step of a recurrence over '{axis}' returns {type(each).__name__} that is no array made of "
                     "its arguments: add it to one, as in 0 * x + 1"
                 )
-        values = [each.value for each in returned]
+        values: list[SSAValue] = [each.value for each in returned]
         for i, (before, after) in enumerate(zip(states, values, strict=False)):
             if {*axes_of(before.type)} != {*axes_of(after.type)}:
                 raise TreadleError(
