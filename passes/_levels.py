@@ -6,11 +6,21 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects import cuda
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, MapOp, ReduceOp, ScanOp, ScatterOp, WhereOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    MapOp,
+    RecurrenceOp,
+    ReduceOp,
+    ScanOp,
+    ScatterOp,
+    WhereOp,
+)
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions
 
-UNLOWERED = KernelOp | ApplyOp | CastOp | ContractOp | MapOp | ReduceOp | ScanOp | ScatterOp | WhereOp
+UNLOWERED = KernelOp | ApplyOp | CastOp | ContractOp | MapOp | RecurrenceOp | ReduceOp | ScanOp | ScatterOp | WhereOp
 
 
 def check_lowered(module: ModuleOp) -> None:
