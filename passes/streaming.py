@@ -146,7 +146,8 @@ def _take_along(kernel: KernelOp, axis: str) -> None:
     old = kernel.schedule or ScheduleAttr({}, {}, {})
     if axis in (*old.group.as_dict(), *old.whole.as_dict()):
         raise Refusal(kernel, f"{_at(kernel)}: its schedule does not stream '{axis}', along which it is a recurrence")
-    kernel.properties["schedule"] = old.but(stream={axis: old.stream.as_dict().get(axis, UNDECIDED)})
+    stated = old.stream.as_dict()
+    kernel.properties["schedule"] = old.but(stream={axis: stated.get(axis, UNDECIDED)})
 
 
 def _reducing(part: Part, axis: str) -> Operation:
