@@ -183,6 +183,87 @@ def test_infinities_and_nan_stay_in_states() -> None:
         np.testing.assert_allclose(found, each, rtol=1e-4, atol=1e-4)
 
 
+STEPS = {
+    "states that change places": ("%a = %S0 : !s, %b = %S1 : !s", "%x = %X : !X", "%b, %z, %a", "!s, !s, !X"),
+    "what is fed, and nothing else": ("%a = %S0 : !s, %b = %S1 : !s", "%x = %X : !X", "%b, %a, %x", "!s, !s, !X"),
+    "a state that is what was fed": ("%a = %S0 : !s", "%b = %X : !X", "%b, %a", "!s, !Y"),
+    "one array four times": ("%a = %S0 : !s, %b = %S0 : !s", "%x = %X : !X", "%z, %z, %z, %z", "!s, !s, !X, !Y"),
+    "what is the same everywhere": ("%a = %S0 : !s", "%x = %X : !X, %b = %S1 : !s", "%z, %b", "!s, !X"),
+    "what stands before": ("%a = %S0 : !s", "%b = %P : !X", "%z, %z", "!s, !X"),
+}
+"""States, what is fed, what is yielded, and the types of that."""
+
+
+def of_steps(states: str, fed: str, yielded: str, types: str, kept: list[int]) -> str:
+    """A program that returns those of the results that are kept."""
+    given, names = types.split(", "), [f"%r{i}x" for i in range(len(types.split(", ")))]
+    inner = ", ".join("!s" for _ in given)
+    returned = ", ".join(names[i] for i in kept)
+    formats = ", ".join(given[i] for i in kept)
+    return f"""
+!X = tensor<?x?xf32, #diagram.array<[b, t]>>
+!Y = tensor<?x?xf32, #diagram.array<[t, b]>>
+!s = tensor<?xf32, #diagram.array<[b]>>
+func.func @f(%X: !X, %S0: !s, %S1: !s) -> ({formats}) {{
+  %P = diagram.read %X at "b, t - 1" padded : !X -> !X
+  {", ".join(names)} = diagram.recurrence over t ({states}) each ({fed}) -> ({types}) {{
+    %z = diagram.map (%p = %a : !s, %q = %b : !s) -> !s {{
+      %h = arith.constant 0.5 : f32
+      %u = arith.mulf %p, %h : f32
+      %r = arith.addf %u, %q : f32
+      diagram.yield %r : f32
+    }}
+    diagram.yield {yielded} : {inner}
+  }}
+  func.return {returned} : {formats}
+}}"""
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_all_kinds(name: str) -> None:
+    """Also where only the first result is used, or only the last."""
+    states, fed, yielded, types = STEPS[name]
+    count = len(types.split(", "))
+    random = np.random.default_rng(4)
+    arrays = tuple(random.standard_normal(shape).astype(np.float32) for shape in ((7, 13), (7,), (7,)))
+    for kept in (list(range(count)), [0], [count - 1]):
+        text = of_steps(states, fed, yielded, types, kept)
+        hold(treadle.compile(text, machine="h100"), arrays, tuple(run_function(parse_module(text), [*arrays]).results))
+
+
+def test_a_state_without_axes() -> None:
+    """Of bytes, and of positions, which are fed as an array is."""
+    text = """
+!L = tensor<?xi8, #diagram.array<[t]>>
+!T = tensor<?xi32, #diagram.array<[t]>>
+!o = tensor<?xf32, #diagram.array<[t]>>
+!n = tensor<f32, #diagram.array<[]>>
+!i = tensor<i32, #diagram.array<[]>>
+!c = tensor<i8, #diagram.array<[]>>
+func.func @f(%L: !L) -> (!n, !o) {
+  %begin = diagram.fill 0.25 : f32 -> !n
+  %at = diagram.index -> !T
+  %last, %Y = diagram.recurrence over t (%a = %begin : !n) each (%x = %L : !L, %k = %at : !T) -> (!n, !o) {
+    %z = diagram.map (%p = %a : !n, %q = %x : !c, %w = %k : !i) -> !n {
+      %h = arith.constant 0.5 : f32
+      %v = arith.extsi %q : i8 to i32
+      %m = arith.addi %v, %w : i32
+      %f = arith.sitofp %m : i32 to f32
+      %u = arith.mulf %p, %h : f32
+      %r = arith.addf %u, %f : f32
+      diagram.yield %r : f32
+    }
+    diagram.yield %z, %z : !n, !n
+  }
+  func.return %last, %Y : !n, !o
+}"""
+    given = np.random.default_rng(2).integers(-3, 4, 29).astype(np.int8)
+    state, made = 0.25, np.zeros(29)
+    for t, each in enumerate(given):
+        made[t] = state = 0.5 * state + int(each) + t
+    hold(treadle.compile(text, machine="a100"), (given,), (np.asarray(state), made))
+
+
 # -- the model ---------------------------------------------------------------------------------------
 
 
