@@ -34,6 +34,7 @@ def recurrence(
         S = S + k * (rate * wrong)
         return S, tl.contract(k, S, over="d")
 
+
     last, O = tl.recurrence(step, over="t", states="h d e", inputs=[K, V, rate])
     ```
 
