@@ -181,6 +181,8 @@ class StreamOp(IRDLOperation, Finishing):
         _check_decided(self.partition)
         if len(self.partition.axes) != 1:
             raise VerifyException("a stream is fed along exactly one axis")
+        if self.recurs and self.size != 1:
+            raise VerifyException(f"a recurrence takes one position after another, not pieces of {self.size}")
         if len(self.limits) != (4 if self.border is not None else 2 if self.limits else 0):
             raise VerifyException(
                 f"{len(self.limits)} limits: a stream has 2 ('from .. to ..'), 4 with a 'border' "
