@@ -6,11 +6,24 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects import cuda
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, MapOp, ReduceOp, ScanOp, ScatterOp, SwapOp, WhereOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    MapOp,
+    RecurrenceOp,
+    ReduceOp,
+    ScanOp,
+    ScatterOp,
+    SwapOp,
+    WhereOp,
+)
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions
 
-UNLOWERED = KernelOp | ApplyOp | CastOp | ContractOp | MapOp | ReduceOp | ScanOp | ScatterOp | SwapOp | WhereOp
+UNLOWERED = (
+    KernelOp | ApplyOp | CastOp | ContractOp | MapOp | RecurrenceOp | ReduceOp | ScanOp | ScatterOp | SwapOp | WhereOp
+)
 
 
 def check_lowered(module: ModuleOp) -> None:

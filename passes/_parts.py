@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, RecurrenceOp, ReduceOp
 from treadle.dialects.diagram.array import sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import KernelOp
+from treadle.passes._recurrences import flat_operations, recurrence_of, stand_in
 
 Reducing = ContractOp | ReduceOp
 
@@ -51,10 +52,20 @@ def part_of(ops: Iterable[Operation]) -> Part:
 
 
 def part_of_kernel(kernel: KernelOp) -> Part:
-    """The operations of a kernel whose streams are not expanded yet."""
+    """The operations of a kernel whose streams are not expanded yet; of a recurrence those that stand for it."""
+    if (recurrence := recurrence_of(kernel)) is not None:
+        kernel = stand_in(kernel, recurrence)
     *ops, terminator = kernel.body.block.ops
     inside = tuple(op for op in ops if isinstance(op, DiagramOperation))
     return Part(inside, tuple(dict.fromkeys(terminator.operands)))
+
+
+def flat_part(op: RecurrenceOp) -> Part:
+    """What stands for a recurrence where a kernel is planned (`_recurrences`)."""
+    block = Block(arg_types=[value.type for value in op.operands])
+    made = flat_operations(op, block, block.args)
+    leaving = [value for value, result in zip(made, op.results, strict=True) if result.uses]
+    return Part(tuple(block.ops), tuple(leaving))
 
 
 def is_free(op: Operation) -> bool:

@@ -32,10 +32,12 @@ from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, Select
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
+from treadle.passes._recurrences import recurrence_of
 from treadle.passes.expressions.conditions import inputs_of, spelled
 from treadle.passes.expressions.reductions import keep_states_apart
 from treadle.passes.kernels.near import comes_to_shared
 from treadle.passes.streams.limits import LimitWriter, spell_range
+from treadle.passes.streams.positions import Positions
 from treadle.passes.streams.ranges import Search
 from treadle.passes.streams.repairs import hint_of, location_of
 from treadle.passes.streams.searches import Ends
@@ -210,17 +212,23 @@ class _Expansion(StreamParts):
 
     def kernel(self) -> KernelOp:
         body = self._empty_body()
-        group = Block()
-        self._fill_group(Scope(group, {}))
-        op = GroupOp(self.schedule.group, Region(group))
-        op.location = self.old.location
-        body.add_ops([op, YieldOp()])
+        body.add_ops([self._group(), YieldOp()])
         results = [output.type for output in self.old.outputs]
         name = self.old.kernel_name.data
         new = KernelOp(name, list(self.old.inputs), results, Region(body), self.schedule)
         new.attributes |= self.old.attributes
         new.location = self.old.location
         return new
+
+    def _group(self) -> GroupOp:
+        if (recurrence := recurrence_of(self.old)) is not None:
+            given = self.old, recurrence, self.schedule
+            return Positions(*given, self.tile, self.arguments, self.destinations).group()
+        group = Block()
+        self._fill_group(Scope(group, {}))
+        op = GroupOp(self.schedule.group, Region(group))
+        op.location = self.old.location
+        return op
 
     def _empty_body(self) -> Block:
         """A block with the arguments of the kernel, and a place to save each result to."""

@@ -24,6 +24,7 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, kernels_named, label, note, stated_sizes
 from treadle.passes._parts import part_of_kernel
+from treadle.passes._recurrences import recurrence_of
 from treadle.passes._structure import Structure, remember, structure_of
 from treadle.passes.expressions.reductions import keep_states_apart
 from treadle.passes.expressions.scalars import is_plain
@@ -390,6 +391,8 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | _NotInParts | str:
     """The stream of a kernel whose axis can be cut into parts, or why there is none."""
     if kernel.is_expanded or kernel.schedule is not None:
         return "it has a schedule already: an axis is cut into parts before `streaming`"
+    if (recurrence := recurrence_of(kernel)) is not None:
+        return f"it is a recurrence along '{recurrence.axis.data}': no part of that knows the state before it"
     part = part_of_kernel(kernel)
     if axis and all(axis not in op.over_axes for op in part.reducing):
         return f"axis '{axis}' is reduced by nothing in it"

@@ -17,6 +17,7 @@ from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._decisions import decide
 from treadle.passes._functions import functions, kernels, label, names_of, no_kernel, note
 from treadle.passes._parts import Part, part_of_kernel
+from treadle.passes._recurrences import recurrence_of
 from treadle.passes.expressions.scalars import spell
 from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.kernels.roles import WHOLE_LIMIT, roles_along, roles_of
@@ -94,6 +95,15 @@ class StreamingPass(ModulePass):
         return not self.axis or any(self.axis in op.over_axes for op in part_of_kernel(kernel).reducing)
 
     def _decorate(self, ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp) -> None:
+        if (recurrence := recurrence_of(kernel)) is not None:
+            if self.axis not in ("", recurrence.axis.data):
+                along = f"it is a recurrence along '{recurrence.axis.data}'"
+                raise Refusal(recurrence, f"{_at(kernel)} cannot stream '{self.axis}': {along}")
+            _take_along(kernel, recurrence.axis.data)
+            note(
+                function, PASS, f"{recurrence.axis.data} of {_at(kernel)}", "a recurrence", "one position after another"
+            )
+            return
         part = part_of_kernel(kernel)
         if self.axis and all(self.axis not in op.over_axes for op in part.reducing):
             raise Refusal(kernel, f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
@@ -129,6 +139,15 @@ class StreamingPass(ModulePass):
 
         is_open = kernel.schedule is None and roles_along(part_of_kernel(kernel), axis, self.whole_limit) is not None
         return axis if is_open and is_faster_streamed(ctx, module, kernel, axis) else None
+
+
+def _take_along(kernel: KernelOp, axis: str) -> None:
+    """Let a recurrence be fed its axis, whatever else it reduces."""
+    old = kernel.schedule or ScheduleAttr({}, {}, {})
+    if axis in (*old.group.as_dict(), *old.whole.as_dict()):
+        raise Refusal(kernel, f"{_at(kernel)}: its schedule does not stream '{axis}', along which it is a recurrence")
+    stated = old.stream.as_dict()
+    kernel.properties["schedule"] = old.but(stream={axis: stated.get(axis, UNDECIDED)})
 
 
 def _reducing(part: Part, axis: str) -> Operation:

@@ -59,6 +59,9 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/chosen_by_a_number.mlir": ({},),
     "tests/programs/scores_by_heads.mlir": ({"q": 9, "x": 37},),
     "tests/programs/added_products.mlir": ({}, {"k": 3}),
+    "examples/delta_rule.mlir": ({"h": 2, "t": 5, "e": 9},),
+    "tests/programs/recurrent_cells.mlir": ({"b": 2, "t": 6, "c": 9}, {"t": 0}),
+    "tests/programs/recurrent_paths.mlir": ({"b": 3, "t": 4},),
     "examples/attention_stick_breaking.mlir": ({"h": 2, "q": 23, "x": 37}, {"h": 1, "q": 3, "x": 0}),
     "tests/programs/drawn_quotients.mlir": ({},),
     "examples/attention_dropout.mlir": ({"h": 2, "q": 23, "x": 37}, {"h": 1, "q": 3, "x": 0}),
@@ -214,6 +217,8 @@ FIRST = {
     "passes/orders/parts": "examples/routing.mlir",
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
     "passes/products/scattered": "tests/programs/scattered_sums.mlir",
+    "passes/_recurrences": "examples/delta_rule.mlir",
+    "passes/streams/positions": "tests/programs/recurrent_cells.mlir",
     "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
     "passes/products/chunked_prefixes": "tests/programs/prefix_sums.mlir",
@@ -267,17 +272,19 @@ LARGEST = 24
 
 
 def decide(module: object) -> None:
-    """Small pieces, that divide nothing: every state moves several times, and every axis has an edge."""
-    from treadle.dialects.diagram import SwapOp
+    """Small pieces, that divide nothing: every state moves several times, and every axis has an edge; of a recurrence,
+    one position at a time."""
+    from treadle.dialects.diagram import RecurrenceOp, SwapOp
     from treadle.dialects.hierarchy import KernelOp
     from treadle.dialects.hierarchy.schedule import ScheduleAttr
 
     for kernel in [op for op in module.walk() if isinstance(op, KernelOp)]:  # pyright: ignore
         schedule = kernel.schedule
         assert schedule is not None
+        piece = 1 if any(isinstance(op, RecurrenceOp) for op in kernel.body.block.ops) else 5
         swapped = {op.axis.data: 2 * op.length for op in kernel.walk() if isinstance(op, SwapOp)}
         group = {axis: swapped.get(axis, 4) for axis in schedule.group.as_dict()}
-        stream = dict.fromkeys(schedule.stream.as_dict(), 5)
+        stream = dict.fromkeys(schedule.stream.as_dict(), piece)
         kernel.properties["schedule"] = ScheduleAttr(group, stream, schedule.whole.as_dict(), {})
 
 

@@ -495,6 +495,31 @@ MUTATIONS: dict[str, Mutation] = {
         'return owner.kind.data if isinstance(owner, ReduceOp | ScanOp) else "add"',
         'return "add"',
     ),
+    "recurrences: states leave a position as they came": (
+        "passes/streams/positions",
+        "block.add_op(YieldOp(*after))",
+        "block.add_op(YieldOp(*block.args))",
+    ),
+    "recurrences: states begin with each other": (
+        "passes/streams/positions",
+        "for value in self.op.states]",
+        "for value in reversed(self.op.states)]",
+    ),
+    "recurrences: each result is the first": (
+        "passes/streams/positions",
+        "self._save(block, value, output)",
+        "self._save(block, value, outputs[0])",
+    ),
+    "recurrences: factors are added": (
+        "passes/_recurrences",
+        "else arith.MulfOp(left, right)",
+        "else arith.AddfOp(left, right)",
+    ),
+    "recurrences: what is made of one state is made of another": (
+        "passes/_recurrences",
+        "values: Values = dict(zip(self.op.body.block.args, given, strict=True))",
+        "values: Values = dict(zip(self.op.body.block.args, [given[len(self.op.states) - 1], *given[1:]], strict=True))",
+    ),
     "expand: saves in the place of another result": (
         "hierarchy_expand_streams",
         "zip(terminator.operands, block.args[len(given) :], strict=True)",

@@ -243,6 +243,16 @@ def gated_linear_attention(q: Tensor, k: Tensor, v: Tensor, a: Tensor, a_x: Tens
     return (scores.tril() @ v,)
 
 
+def delta_rule(q: Tensor, k: Tensor, v: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    k, rate = k / (k.square().sum(-1, keepdim=True) + 1e-6).sqrt(), torch.sigmoid(b)
+    state, read = q.new_zeros(q.shape[0], q.shape[-1], v.shape[-1]), list[Tensor]()
+    for t in range(q.shape[1]):
+        wrong = v[:, t] - torch.einsum("hd,hde->he", k[:, t], state)
+        state = state + torch.einsum("hd,he->hde", k[:, t], rate[:, t, None] * wrong)
+        read.append(torch.einsum("hd,hde->he", q[:, t], state))
+    return torch.stack(read, 1), state
+
+
 def cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (F.cross_entropy(z, y, reduction="none"),)
 
@@ -358,6 +368,7 @@ ORACLES: dict[str, Oracle] = {
     "routing": routing,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
     "layer_norm": layer_norm,
+    "delta_rule": delta_rule,
     "gated_linear_attention": gated_linear_attention,
     "linear_attention": linear_attention,
     "linear_attention_causal": linear_attention_causal,

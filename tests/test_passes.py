@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import make_pass, run_passes
 from treadle.compiler.source import load_module, make_context, parse_module
-from treadle.dialects.diagram import SwapOp
+from treadle.dialects.diagram import RecurrenceOp, SwapOp
 from treadle.dialects.diagram.array import is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp, StreamOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr, derivation_of
@@ -69,14 +69,15 @@ def kernels(module: ModuleOp) -> list[KernelOp]:
 
 
 def decide(module: ModuleOp, group: int = 4, stream: int = 5) -> None:
-    """Sizes that divide nothing, so that there are edges everywhere."""
+    """Sizes that divide nothing, so that there are edges everywhere; of a recurrence one position at a time."""
     for kernel in kernels(module):
+        piece = 1 if any(isinstance(op, RecurrenceOp) for op in kernel.body.block.ops) else stream
         old = kernel.schedule
         assert old is not None
         assert UNDECIDED not in old.whole.as_dict().values()
         swapped = {op.axis.data: 2 * op.length for op in kernel.walk() if isinstance(op, SwapOp)}
         groups = {axis: swapped.get(axis, group) for axis in old.group.as_dict()}
-        streams = dict.fromkeys(old.stream.as_dict(), stream)
+        streams = dict.fromkeys(old.stream.as_dict(), piece)
         kernel.properties["schedule"] = ScheduleAttr(groups, streams, old.whole.as_dict())
 
 

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Operation
 from treadle.compiler.draw.expressions import expression_of, number_text
 from treadle.dialects import diagram
 from treadle.dialects.cuda import CopyOp, LoadOp, ProductOp, ReadOp, WriteOp
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, ScanOp, WhereOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, RecurrenceOp, ReduceOp, ScanOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.condition import Read, spelled, terms_of
 from treadle.dialects.diagram.place import axes_of_forms
@@ -91,6 +91,13 @@ def _(op: ScanOp) -> Glyph:
     which = "from each on" if op.is_reverse else "up to each"
     about = f"scan {op.kind.data} over {axis}: of all elements {which}, {own}"
     return Glyph(f"{SIGNS[op.kind.data]} {sign[op.is_exclusive, op.is_reverse]} {axis}", "box", (axis,), about)
+
+
+@_glyph.register
+def _(op: RecurrenceOp) -> Glyph:
+    axis, names = op.axis.data, ", ".join(value.name_hint or "·" for value in op.last)
+    about = f"a recurrence over {axis}: {names} from position to position"
+    return Glyph(f"↻ {axis}", "box", op.over_axes, about)
 
 
 @_glyph.register

@@ -20,6 +20,7 @@ from treadle.dialects.diagram.contract import is_computed_with
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 from treadle.dialects.hierarchy.schedule import promoted_every
+from treadle.dialects.hierarchy.stream import moved_by_steps
 
 MOST_WARPS = 32
 """Of a block: it has at most 1024 threads."""
@@ -169,7 +170,7 @@ def _in_vector(plan: KernelPlan, types: Iterable[Attribute]) -> int:
 def contiguous_axis(plan: KernelPlan, axes: Container[str]) -> str | None:
     """The last wide axis of the largest buffer that has only these axes, or else of all: the one along which threads
     should be neighbours."""
-    every = [arg for arg in plan.kernel.body.block.args if is_array(arg.type)]
+    every = moved_by_steps(plan.kernel, [arg for arg in plan.kernel.body.block.args if is_array(arg.type)])
     buffers = [arg for arg in every if (wide := plan.wide_axes(arg)) and all(axis in axes for axis in wide)] or every
     outputs = [arg for arg in buffers if isinstance(arg.type, MemRefType)]
 

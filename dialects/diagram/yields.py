@@ -9,11 +9,12 @@ from xdsl.traits import HasParent, IsTerminator, OpTrait
 
 
 def _traits() -> tuple[OpTrait, ...]:
-    # Imported when asked for: both operations hold regions that end with this one.
+    # Imported when asked for: these operations hold regions that end with this one.
     from treadle.dialects.diagram.law import LawOp
     from treadle.dialects.diagram.map import MapOp
+    from treadle.dialects.diagram.recurrence import RecurrenceOp
 
-    return (IsTerminator(), HasParent(MapOp, LawOp))
+    return (IsTerminator(), HasParent(MapOp, LawOp, RecurrenceOp))
 
 
 @irdl_op_definition

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedRegionSegments,
@@ -26,6 +26,7 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.diagram.absence import Finishing
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import (
     UNDECIDED,
     PartitionAttr,
@@ -35,6 +36,9 @@ from treadle.dialects.hierarchy.schedule import (
 from treadle.dialects.hierarchy.selection import SelectionType
 from treadle.dialects.hierarchy.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
+
+RECURS = "recurs"
+"""The attribute of a stream whose steps are those of a recurrence (`diagram.recurrence`)."""
 
 
 @irdl_op_definition
@@ -99,6 +103,9 @@ class StreamOp(IRDLOperation, Finishing):
 
     `among %pieces`: of those only the pieces that `hierarchy.select` has selected, in the same range. Those that its
     list has no room for go through `border`, if there is one: nothing is known of them.
+
+    With the attribute `recurs` the states are those of a recurrence: any function takes them from piece to piece, each
+    of one position.
     """
 
     name = "hierarchy.stream"
@@ -155,6 +162,11 @@ class StreamOp(IRDLOperation, Finishing):
         return (self.limits[2], self.limits[3]) if len(self.limits) == 4 else None
 
     @property
+    def recurs(self) -> bool:
+        """Whether it takes a recurrence along its axis, which says so: its states are no sums of pieces."""
+        return RECURS in self.attributes
+
+    @property
     def steps(self) -> tuple[Region, ...]:
         """`step`, and `border` if there is one."""
         return (self.step,) if self.border is None else (self.step, self.border)
@@ -169,6 +181,8 @@ class StreamOp(IRDLOperation, Finishing):
         _check_decided(self.partition)
         if len(self.partition.axes) != 1:
             raise VerifyException("a stream is fed along exactly one axis")
+        if self.recurs and self.size != 1:
+            raise VerifyException(f"a recurrence takes one position after another, not pieces of {self.size}")
         if len(self.limits) != (4 if self.border is not None else 2 if self.limits else 0):
             raise VerifyException(
                 f"{len(self.limits)} limits: a stream has 2 ('from .. to ..'), 4 with a 'border' "
@@ -277,6 +291,13 @@ def _parse_range(parser: Parser) -> list[SSAValue]:
 
 def _types(types: Sequence[Attribute]) -> str:
     return f"({', '.join(str(type) for type in types)})"
+
+
+def moved_by_steps(kernel: Operation, arrays: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """Of the arrays that a kernel with its streams expanded is given and saves to, those that lanes should find their
+    neighbours in: where it is a recurrence, what each position has a part of; else all."""
+    along = {op.axis for op in kernel.walk() if isinstance(op, StreamOp) and op.recurs}
+    return [value for value in arrays if along & {*axes_of(value.type)}] or arrays
 
 
 def _check_decided(partition: PartitionAttr) -> None:

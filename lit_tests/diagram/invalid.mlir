@@ -947,3 +947,35 @@ func.func @f(%X: tensor<4x8xf32, #diagram.array<[t, c]>>, %n: tensor<4xi32, #dia
   %S = "diagram.scatter"(%X, %A, %n) <{place = #diagram.place<"n[t], c">, names = ["n"], operandSegmentSizes = array<i32: 1, 1, 1>}> : (tensor<4x8xf32, #diagram.array<[t, c]>>, tensor<9xf32, #diagram.array<[r]>>, tensor<4xi32, #diagram.array<[t]>>) -> tensor<9x8xf32, #diagram.array<[r, c]>>
   func.return %S : tensor<9x8xf32, #diagram.array<[r, c]>>
 }
+
+// -----
+
+// CHECK: state 0 has axis 'x', along which it is taken
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %a = "diagram.recurrence"(%S, %S) <{axis = "x", operandSegmentSizes = array<i32: 1, 1>}> ({
+  ^bb0(%s : tensor<?xf32, #diagram.array<[q]>>, %v : tensor<?xf32, #diagram.array<[q]>>):
+    diagram.yield %s : tensor<?xf32, #diagram.array<[q]>>
+  }) : (tensor<?x?xf32, #diagram.array<[q, x]>>, tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: a recurrence has one state at least: what has none is a map
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %a = diagram.recurrence over x () each (%v = %S : tensor<?x?xf32, #diagram.array<[q, x]>>) -> (tensor<?x?xf32, #diagram.array<[q, x]>>) {
+    diagram.yield %v : tensor<?xf32, #diagram.array<[q]>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the body yields tensor<?xf16, #diagram.array<[q]>> for result 0, which is tensor<?xf32, #diagram.array<[q]>> at a position
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %m: tensor<?xf32, #diagram.array<[q]>>) {
+  %a = diagram.recurrence over x (%s = %m : tensor<?xf32, #diagram.array<[q]>>) each (%v = %S : tensor<?x?xf32, #diagram.array<[q, x]>>) -> (tensor<?xf32, #diagram.array<[q]>>) {
+    %c = diagram.cast %v : tensor<?xf32, #diagram.array<[q]>> -> tensor<?xf16, #diagram.array<[q]>>
+    diagram.yield %c : tensor<?xf16, #diagram.array<[q]>>
+  }
+  func.return
+}

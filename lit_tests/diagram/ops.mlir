@@ -317,3 +317,22 @@ func.func @scatter(%X: tensor<?x?x?xf32, #diagram.array<[t, r, c]>>, %n: tensor<
   %T = diagram.scatter %X at "2 * t + r, c" into %S : tensor<?x?x?xf32, #diagram.array<[t, r, c]>> -> tensor<?x?xf32, #diagram.array<[p, c]>>
   func.return %T : tensor<?x?xf32, #diagram.array<[p, c]>>
 }
+
+// CHECK-LABEL: func.func @recurrence
+// CHECK-NEXT:    %[[last:.*]], %[[Y:.*]] = diagram.recurrence over x (%s = %m : tensor<?xf32, #diagram.array<[q]>>) each (%v = %S : tensor<?x?xf32, #diagram.array<[q, x]>>, %w = %m : tensor<?xf32, #diagram.array<[q]>>) -> (tensor<?xf32, #diagram.array<[q]>>, tensor<?x?xf32, #diagram.array<[q, x]>>) attributes {note = "kept"} {
+// CHECK-NEXT:      %r = diagram.map (%a = %s : tensor<?xf32, #diagram.array<[q]>>, %b = %v : tensor<?xf32, #diagram.array<[q]>>, %c = %w : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+// CHECK:           diagram.yield %r, %s : tensor<?xf32, #diagram.array<[q]>>, tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT:    }
+// GENERIC: "diagram.recurrence"(%m, %S, %m) <{axis = "x", operandSegmentSizes = array<i32: 1, 2>}> ({
+// GENERIC-NEXT: ^bb0(%s: tensor<?xf32, #diagram.array<[q]>>, %v: tensor<?xf32, #diagram.array<[q]>>, %w: tensor<?xf32, #diagram.array<[q]>>):
+func.func @recurrence(%S: !S, %m: !m) -> (!m, !S) {
+  %last, %Y = diagram.recurrence over x (%s = %m : !m) each (%v = %S : !S, %w = %m : !m) -> (!m, !S) attributes {note = "kept"} {
+    %r = diagram.map (%a = %s : !m, %b = %v : !m, %c = %w : !m) -> !m {
+      %p = arith.mulf %a, %b : f32
+      %z = arith.addf %p, %c : f32
+      diagram.yield %z : f32
+    }
+    diagram.yield %r, %s : !m, !m
+  }
+  func.return %last, %Y : !m, !S
+}

@@ -489,3 +489,17 @@ func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = de
   %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>, t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
   func.return
 }
+
+// -----
+
+// CHECK: a recurrence takes one position after another, not pieces of 4
+func.func @f() {
+  hierarchy.stream [x = 4] attributes {recurs} initialise {
+    hierarchy.yield
+  } step {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}

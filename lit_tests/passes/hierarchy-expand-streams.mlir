@@ -487,3 +487,62 @@ func.func @beside(%S: !Scores) -> (!sums, !found) {
   }
   func.return %sum, %result : !sums, !found
 }
+
+// A recurrence is fed one position after another; what lacks the axis is loaded before, and a product is a map and a sum.
+// The state that leaves the step has no position: a product of one number is that number.
+// CHECK-LABEL: hierarchy.kernel @recurrence
+// CHECK-NEXT:    hierarchy.group [h = 2, e = 32] {
+// CHECK-NEXT:      %g_piece = hierarchy.load %g : {{.*}} -> tensor<16xf32, #diagram.array<[d], level = register>>
+// CHECK-NEXT:      %last = hierarchy.stream [t = 1] -> (tensor<2x16x32xf32, #diagram.array<[h, d, e], level = register>>) attributes {recurs} initialise {
+// CHECK-NEXT:        %zero = diagram.fill 0.000000e+00 : f32 -> tensor<2x16x32xf32, #diagram.array<[h, d, e], level = register>>
+// CHECK-NEXT:        hierarchy.yield %zero
+// CHECK-NEXT:      } step (%last_so_far: {{.*}}) {
+// CHECK-NEXT:        %k_piece = hierarchy.load %k : {{.*}} -> tensor<2x1x16xf16, #diagram.array<[h, t, d], level = register>>
+// CHECK-NEXT:        %v_piece = hierarchy.load %v : {{.*}} -> tensor<2x1x32xf32, #diagram.array<[h, t, e], level = register>>
+// CHECK-NEXT:        %after = diagram.map (%{{.*}} = %last_so_far : {{.*}}, %{{.*}} = %v_piece : {{.*}}, %{{.*}} = %g_piece : {{.*}}) -> tensor<1x2x16x32xf32, #diagram.array<[t, h, d, e], level = register>> {
+// CHECK:             %low = diagram.cast %after
+// CHECK-NEXT:        %read = diagram.map (%[[a:.*]] = %k_piece : {{.*}}, %[[b:.*]] = %low : {{.*}}) -> tensor<1x2x16x32xf32, #diagram.array<[t, h, d, e], level = register>> {
+// CHECK-NEXT:          %[[v:.*]] = arith.extf %[[a]] : f16 to f32
+// CHECK-NEXT:          %[[w:.*]] = arith.extf %[[b]] : f16 to f32
+// CHECK-NEXT:          %[[p:.*]] = arith.mulf %[[v]], %[[w]] : f32
+// CHECK-NEXT:          diagram.yield %[[p]] : f32
+// CHECK-NEXT:        }
+// CHECK-NEXT:        %[[read:.*]] = diagram.reduce add %read over [d] : {{.*}} -> tensor<2x1x32xf32, #diagram.array<[h, t, e], level = register>>
+// CHECK-NEXT:        %[[new:.*]] = diagram.reduce mul %after over [t] : {{.*}} -> tensor<2x16x32xf32, #diagram.array<[h, d, e], level = register>>
+// CHECK-NEXT:        hierarchy.save %[[read]] into %Y_to
+// CHECK-NEXT:        hierarchy.yield %[[new]]
+// CHECK-NEXT:      } finish (%last_end: {{.*}}) {
+// CHECK-NEXT:        hierarchy.yield %last_end
+// CHECK-NEXT:      }
+// CHECK-NEXT:      hierarchy.save %last into %last_to
+// CHECK-NEXT:    }
+!RK = tensor<?x?x16xf16, #diagram.array<[h, t, d]>>
+!RKd = tensor<?x?x16xf16, #diagram.array<[h, t, d], level = device>>
+!RV = tensor<?x?x?xf32, #diagram.array<[h, t, e]>>
+!RVd = tensor<?x?x?xf32, #diagram.array<[h, t, e], level = device>>
+!RVr = tensor<?x?x?xf32, #diagram.array<[h, t, e], level = register>>
+!RG = tensor<16xf32, #diagram.array<[d]>>
+!RGd = tensor<16xf32, #diagram.array<[d], level = device>>
+!RS = tensor<?x16x?xf32, #diagram.array<[h, d, e]>>
+!RL = tensor<?x16x?xf16, #diagram.array<[h, d, e]>>
+!RSr = tensor<?x16x?xf32, #diagram.array<[h, d, e], level = register>>
+!Rk = tensor<?x16xf16, #diagram.array<[h, d]>>
+!Rv = tensor<?x?xf32, #diagram.array<[h, e]>>
+func.func @recurrences(%K: !RK, %V: !RV, %G: !RG) -> (!RS, !RV) {
+  %L, %O = hierarchy.kernel @recurrence (%k = %K : !RK as !RKd, %v = %V : !RV as !RVd, %g = %G : !RG as !RGd) -> (!RS, !RV)
+      schedule #hierarchy.schedule<group = [h = 2, e = 32], stream = [t = 1], whole = [d = 16], warps = [h = 2]> {
+    %zero = diagram.fill 0.0 : f32 -> !RSr
+    %last, %Y = diagram.recurrence over t (%s = %zero : !RSr) each (%a = %k : !RKd, %b = %v : !RVd, %c = %g : !RGd) -> (!RSr, !RVr) {
+      %after = diagram.map (%x = %s : !RS, %y = %b : !Rv, %z = %c : !RG) -> !RS {
+        %p = arith.mulf %x, %z : f32
+        %q = arith.addf %p, %y : f32
+        diagram.yield %q : f32
+      }
+      %low = diagram.cast %after : !RS -> !RL
+      %read = diagram.contract %a, %low over [d] accumulate f32 : !Rk, !RL -> !Rv
+      diagram.yield %after, %read : !RS, !Rv
+    }
+    hierarchy.yield %last, %Y : !RSr, !RVr
+  }
+  func.return %L, %O : !RS, !RV
+}

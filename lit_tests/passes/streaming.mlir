@@ -128,3 +128,18 @@ func.func @entropy(%X: !X) -> (!r, !r) {
   %y = diagram.reduce add %T over [x] : !X -> !r
   func.return %l, %y : !r, !r
 }
+
+// A recurrence is fed its own axis, whatever its body reduces.
+// CHECK-LABEL: func.func @recurrence
+// CHECK-SAME:  #hierarchy.step<"streaming", "x of @recurrence", "a recurrence", "one position after another">
+// CHECK:       schedule #hierarchy.schedule<stream = [x = ?]>
+func.func @recurrence(%X: !X, %r: !r) -> !r {
+  %last = diagram.recurrence over x (%s = %r : !r) each (%v = %X : !X) -> (!r) {
+    %n = diagram.map (%a = %s : !r, %b = %v : !r) -> !r {
+      %p = arith.mulf %a, %b : f32
+      diagram.yield %p : f32
+    }
+    diagram.yield %n : !r
+  }
+  func.return %last : !r
+}

@@ -17,6 +17,7 @@ from treadle.dialects.diagram import (
     ExpandOp,
     MapOp,
     ReadOp,
+    RecurrenceOp,
     ReduceOp,
     ScanOp,
     ScatterOp,
@@ -54,9 +55,21 @@ def differentiate(op: Operation, backward: Backward) -> None:
     backward.location = op.location
     if isinstance(op, ApplyOp):
         return _apply(op, backward)
+    if isinstance(op, RecurrenceOp):
+        return _refuse(op, backward)
     if type(op) not in RULES or (cotangent := backward.cotangent(op.results[0])) is None:
         return None
     return RULES[type(op)](op, cotangent, backward)
+
+
+def _refuse(op: RecurrenceOp, backward: Backward) -> None:
+    """(Refusal where what is asked for depends on it)"""
+    if {*op.operands} & backward.active and any(backward.cotangent(result) is not None for result in op.results):
+        raise Refusal(
+            op,
+            f"no gradient of a recurrence is known: it would be one from the last position of '{op.axis.data}' to the "
+            "first, of states that are not kept; differentiate around it, or write its gradient as a program",
+        )
 
 
 def contract(op: ContractOp, cotangent: SSAValue, backward: Backward) -> None:

@@ -21,11 +21,13 @@ from treadle.dialects.diagram import (
     IndexOp,
     MapOp,
     ReadOp,
+    RecurrenceOp,
     ReduceOp,
     ScanOp,
     ScatterOp,
     SwapOp,
 )
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
@@ -181,6 +183,9 @@ class Clusters:
         return None
 
     def _place(self, op: Operation) -> None:
+        if isinstance(op, RecurrenceOp):
+            self._place_recurrence(op)
+            return
         if isinstance(op, ScanOp) and self.together and not self.asked and self._place_scanned(op):
             return
         cluster = self._begun(op)
@@ -213,6 +218,19 @@ class Clusters:
         if is_asked and len(cluster) == 1:
             raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
         self._join(cluster)
+
+    def _place_recurrence(self, op: RecurrenceOp) -> None:
+        """A recurrence is a kernel of its own (NotFused where there is none)."""
+        if (absent := next((value for value in op.operands if absences(value)), None)) is not None:
+            raise NotFused(
+                op,
+                f"{label(absent)} has elements only where a condition holds, and a recurrence is given all: "
+                "let those that are left out be numbers, by a choice of a map (`where` of Python)",
+            )
+        alone = frozenset([op])
+        if isinstance(roles := self._roles_of(alone), Refusal):
+            raise NotFused(op, f"no kernel can have it: {roles.reason}")
+        self._join(alone)
 
     def _place_scanned(self, op: ScanOp) -> bool:
         """Put a scan together with all that is made of it up to sums along its axis, if it may be: what stands between
@@ -405,6 +423,7 @@ class Clusters:
         """The clusters that `op` uses a value of, the latest first."""
         owners = [operand.owner for operand in op.operands]
         found = [self.members[owner] for owner in owners if isinstance(owner, Operation) and owner in self.members]
+        found = [each for each in found if not any(isinstance(member, RecurrenceOp) for member in each)]
         found = [each for each in found if not self._is_for_another(op, each) and not self._is_for_products(op, each)]
         return sorted(dict.fromkeys(found), key=lambda cluster: -max(self.ops.index(op) for op in cluster))
 

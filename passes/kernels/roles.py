@@ -11,11 +11,11 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ContractOp, ScanOp, SwapOp
+from treadle.dialects.diagram import ContractOp, RecurrenceOp, ScanOp, SwapOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
 from treadle.passes._functions import label
-from treadle.passes._parts import Part, Reducing, part_of_kernel
+from treadle.passes._parts import Part, Reducing, flat_part, part_of_kernel
 from treadle.passes.expressions.scalars import weave
 from treadle.passes.kernels.spread import spread_axes, subsets
 from treadle.passes.streams.stages import Repairs, StreamPlan, is_fed_more_often, is_scanned_along, rounds_of
@@ -90,6 +90,11 @@ def roles_of(
     cannot hold and that a product lacks, which each of them then repeats, and are fed index by index an axis of a
     product that has columns along another one. If that is not enough, they are cut along short axes, too, that a map
     spreads a product along (`kernels.spread`), which each of them then repeats: along as few as do."""
+    recurrence = next((op for op in part.ops if isinstance(op, RecurrenceOp)), None)
+    if recurrence is not None and len(part.ops) > 1:
+        return Refusal(f"{label(recurrence.results[0])} is a recurrence, which is a kernel of its own")
+    if recurrence is not None:
+        part, stream = flat_part(recurrence), recurrence.axis.data
     repairs = Repairs() if repairs is None else repairs
     found = _roles_of(part, whole_limit, stream, repairs)
     if not wide or isinstance(found, Roles):

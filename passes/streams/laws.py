@@ -11,6 +11,7 @@ from treadle.dialects.diagram import LawOp, YieldOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._parts import is_free, part_of_kernel
+from treadle.passes._recurrences import recurrence_of
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.stream import Named, Scope, StreamParts
 
@@ -18,10 +19,11 @@ from treadle.passes.streams.stream import Named, Scope, StreamParts
 def laws_of_kernel(kernel: KernelOp) -> list[LawOp]:
     """One law for each stream of a decorated kernel (`keep_states_apart` has run on it): its meaning is what the
     kernel computes up to there from its arguments and from what earlier streams have finished. All axes are
-    symbolic: a law knows no sizes. None where nothing is streamed."""
+    symbolic: a law knows no sizes. None where nothing is streamed, and for a recurrence, whose steps are written
+    as they are."""
     schedule = kernel.schedule
     axis = "" if schedule is None else next(iter(schedule.stream.as_dict()), "")
-    if not axis:
+    if not axis or recurrence_of(kernel) is not None:
         return []
     plan = StreamPlan(part_of_kernel(kernel), axis)
     several = len(plan.streams) > 1

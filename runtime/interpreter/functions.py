@@ -55,6 +55,7 @@ from treadle.runtime.interpreter.laws import find_law
 from treadle.runtime.interpreter.pieces import run_in_pieces
 from treadle.runtime.interpreter.places import Places, sums_at
 from treadle.runtime.interpreter.present import contract_present
+from treadle.runtime.interpreter.recurrences import at_each, at_position
 from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 from treadle.runtime.interpreter.scope import Scope
@@ -281,6 +282,28 @@ class DiagramFunctions(SessionFunctions):
         return self._result(
             op, self._into(op.result.type, "add", args[1:begin], Array(axes, Numbers(value, error)), gamma)
         )
+
+    @impl(diagram.RecurrenceOp)
+    def run_recurrence(self, interpreter: Interpreter, op: diagram.RecurrenceOp, args: PythonValues) -> PythonValues:
+        axis, arrays = op.axis.data, self._operands(op.operands, args)
+        states, inputs = arrays[: len(op.states)], arrays[len(op.states) :]
+        made: list[list[Array]] = [[] for _ in op.outputs]
+        for place in range(merged_sizes(inputs)[axis]):
+            here = tuple(at_position(each, axis, place) for each in inputs)
+            after = cast("tuple[Array, ...]", interpreter.run_ssacfg_region(op.body, (*states, *here), "position"))
+            states = after[: len(states)]
+            for known, each in zip(made, after[len(states) :], strict=True):
+                known.append(each)
+        outputs = [
+            at_each(each, axis, axes_of(output.type)) if each else self._empty(output.type)
+            for each, output in zip(made, op.outputs, strict=True)
+        ]
+        return tuple(self._checked(each, array) for each, array in zip(op.results, (*states, *outputs), strict=True))
+
+    def _empty(self, type: Attribute) -> Array:
+        shape = tuple(self._sizes(type).values())
+        value = self._held(np.zeros(shape), format_of(type))
+        return Array(axes_of(type), Numbers(value, np.zeros(shape) if self.session.bounded else None))
 
     @impl(diagram.CollapseOp)
     def run_collapse(self, interpreter: Interpreter, op: diagram.CollapseOp, args: PythonValues) -> PythonValues:

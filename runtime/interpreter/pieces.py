@@ -75,7 +75,7 @@ def _weaved(block: Block) -> list[str]:
     fixed: set[str] = set()
     for op in block.ops:
         match op:
-            case diagram.ContractOp() | diagram.ReduceOp() | diagram.ApplyOp():
+            case diagram.ContractOp() | diagram.ReduceOp() | diagram.ApplyOp() | diagram.RecurrenceOp():
                 fixed |= set(op.over_axes)
             case diagram.ScanOp():
                 fixed.add(op.axis.data)

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ReadOp, ReduceOp, ScanOp, ScatterOp, WhereOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    ReadOp,
+    RecurrenceOp,
+    ReduceOp,
+    ScanOp,
+    ScatterOp,
+    WhereOp,
+)
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.hierarchy import StreamOp
@@ -32,7 +42,7 @@ def _depends_on_reduction(op: CastOp) -> bool:
             continue
         seen.add(value)
         owner = value.owner.parent_op() if isinstance(value.owner, Block) else value.owner
-        if isinstance(owner, StreamOp) and owner.axis in axes:
+        if isinstance(owner, RecurrenceOp) or (isinstance(owner, StreamOp) and owner.axis in axes):
             return True
         if isinstance(value.owner, Operation):
             if isinstance(owner, ApplyOp | ContractOp | ReduceOp) and set(owner.over_axes) & axes:

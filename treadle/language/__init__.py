@@ -77,6 +77,7 @@ from treadle.language.functions import (
     where,
 )
 from treadle.language.random import dropout, normal, random_bits, uniform
+from treadle.language.recurrent import recurrence
 from treadle.language.scattered import scatter
 from treadle.language.stacked import stack
 
@@ -126,6 +127,7 @@ __all__ = [
     "prod",
     "random_bits",
     "read",
+    "recurrence",
     "relu",
     "round",
     "rsqrt",

@@ -27,6 +27,7 @@ from treadle.dialects.diagram import (
     IndexOp,
     MapOp,
     ReadOp,
+    RecurrenceOp,
     ReduceOp,
     ScanOp,
     ScatterOp,
@@ -37,6 +38,7 @@ from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, INTEGERS, NUMBER_FORMATS, number_format
 from treadle.dialects.diagram.place import PlaceAttr, is_scattered
 from treadle.dialects.diagram.read import in_no_memory
+from treadle.dialects.diagram.recurrence import at_position
 from treadle.language.names import name_values
 from treadle.language.places import not_given
 
@@ -54,10 +56,12 @@ def check_format(format: str) -> None:
 
 
 class Graph:
-    """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic)."""
+    """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic). `widens`:
+    products are of f32 (i32 between integers) whatever arrives, as no tensor cores make them."""
 
-    def __init__(self, sizes: Mapping[str, int]):
+    def __init__(self, sizes: Mapping[str, int], widens: bool = False):
         self.block = Block()
+        self.widens = widens
         self.sizes = dict(sizes)
         self.before_each: Callable[[], None] | None = None
         """Called before an operation is written down."""
@@ -94,6 +98,9 @@ class Graph:
         the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen beside such,
         exactly. Two of f32 multiply as `multiply` says, if it says something. `axes` is the order of those of the
         result, which is that of the operands, the left one first, if nothing is said."""
+        if self.widens:
+            common = computing_format([left, right])
+            left, right = self.cast(left, common), self.cast(right, common)
         formats = [format_of(left.type), format_of(right.type)]
         named = {*map(str, formats)}
         if len(named) > 1 and not any(named <= {*each} for each in (BYTES, EIGHT_BIT)):
@@ -195,6 +202,39 @@ class Graph:
             raise TreadleError(_as_in_python(str(error))) from error
         return self._add(op)
 
+    def recurrence(
+        self,
+        axis: str,
+        states: Sequence[SSAValue],
+        inputs: Sequence[SSAValue],
+        step: Callable[[Graph, Sequence[SSAValue], Sequence[SSAValue]], Sequence[SSAValue]],
+    ) -> tuple[SSAValue, ...]:
+        """The states after the last position of an axis, and what `step` makes of each, which writes that down in the
+        graph of its own that it is given, of the values of a position (TreadleError)."""
+        from xdsl.utils.exceptions import VerifyException
+
+        inner = Graph({name: size for name, size in self.sizes.items() if name != axis}, widens=True)
+        values = [inner.block.insert_arg(at_position(v.type, axis), i) for i, v in enumerate((*states, *inputs))]
+        for value, argument in zip((*states, *inputs), values, strict=True):
+            argument.name_hint = value.name_hint
+        made = step(inner, values[: len(states)], values[len(states) :])
+        inner.block.add_op(YieldOp(*made))
+        inner.erase_unused()
+        name_values(inner.block, ())
+        order = next(axes_of(value.type) for value in inputs if axis in axes_of(value.type))
+        types = [value.type for value in states]
+        for value in made[len(states) :]:
+            before = [name for name in axes_of(value.type) if name in order[: order.index(axis)]]
+            after = [name for name in axes_of(value.type) if name not in before]
+            types.append(self._type([*before, axis, *after], format_of(value.type)))
+        try:
+            op = RecurrenceOp(axis, list(states), list(inputs), types, Region(inner.block))
+            op.verify()
+        except VerifyException as error:
+            raise TreadleError(_as_in_python(str(error))) from error
+        self._add(op)
+        return tuple(op.results)
+
     def _saved(self, value: SSAValue) -> SSAValue:
         """What a read gives, for another one to read: in memory, where each of its elements has one place."""
         return self.map([value], lambda scalars: scalars[0], format_of(value.type))
@@ -238,10 +278,7 @@ class Graph:
     def module(self, name: str, results: Sequence[SSAValue], defaults: Mapping[str, int]) -> ModuleOp:
         """The program; `defaults` are sizes to optimise for."""
         self.block.add_op(ReturnOp(*results))
-        for op in reversed(list(self.block.ops)):
-            if op.results and not any(result.uses for result in op.results):
-                op.detach()
-                op.erase()
+        self.erase_unused()
         name_values(self.block, results)
         inputs = [argument.type for argument in self.block.args]
         function = FuncOp(name, FunctionType.from_lists(inputs, [value.type for value in results]), Region(self.block))
@@ -249,6 +286,13 @@ class Graph:
         if symbolic:
             function.attributes["sizes"] = SizesAttr(symbolic)
         return ModuleOp([function])
+
+    def erase_unused(self) -> None:
+        """Erase what nothing is made of."""
+        for op in reversed(list(self.block.ops)):
+            if op.results and not any(result.uses for result in op.results):
+                op.detach()
+                op.erase()
 
     def _type(self, axes: Sequence[str], format: Attribute) -> Attribute:
         return array_type(format, {axis: self.sizes[axis] for axis in axes})

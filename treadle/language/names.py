@@ -21,6 +21,7 @@ from treadle.dialects.diagram import (
     IndexOp,
     MapOp,
     ReadOp,
+    RecurrenceOp,
     ReduceOp,
     ScatterOp,
     WhereOp,
@@ -79,6 +80,8 @@ def _said(op: Operation) -> str:
             return f"{op.operand.name_hint or 'array'}_sums"
         case ReadOp():
             return f"{op.operand.name_hint or 'array'}_read"
+        case RecurrenceOp():
+            return "recurrence"
         case FillOp():
             return "fill"
         case WhereOp():

@@ -17,6 +17,7 @@ import numpy as np
 from treadle.compiler.amounts import Amount, is_many
 from treadle.compiler.cost.choice.candidate import LANE_WARPS, Candidate, covering
 from treadle.compiler.cost.choice.outer import of_outer
+from treadle.compiler.cost.choice.positions import of_positions
 from treadle.compiler.cost.reading.sketch import Sketch
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines.machine import WARP
@@ -101,6 +102,8 @@ def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int
     """All candidates with the `fixed` sizes (TreadleError where a fixed size cannot be, or not beside the others), on a
     machine with clusters of at most so many blocks."""
     _check_fixed(sketch, fixed)
+    if sketch.recurs and sketch.stream is not None:
+        fixed = {**fixed, sketch.stream: 1}
     found = _candidates(sketch, sizes, fixed, clusters)
     if not len(found):
         raise TreadleError(_no_candidates(sketch, sizes, fixed, clusters))
@@ -123,6 +126,8 @@ def _no_candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str,
 def _candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], clusters: int) -> Candidates:
     if sketch.has_products:
         tiles, warps, vector = _of_products(sketch, sizes, fixed)
+    elif sketch.recurs:
+        tiles, warps, vector = _as_arrays(list(of_positions(sketch, sizes, fixed, VECTOR)))
     else:
         tiles, warps, vector = _as_arrays(list(_of_lanes(sketch, sizes, fixed, clusters)))
     # Axes in the order of the schedule, whatever the order in which they were settled.
@@ -157,6 +162,8 @@ def _check_fixed(sketch: Sketch, fixed: Mapping[str, int]) -> None:
 
 def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
     """Why a size given from outside cannot be."""
+    if sketch.recurs and axis == sketch.stream:
+        return None if size == 1 else "a recurrence takes one position after another"
     if not sketch.has_products:
         return None if size == covering(size) else "without products, pieces are powers of two"
     if axis == sketch.stream and sketch.steps_singly:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from treadle.compiler.amounts import Amount, ceil_div, ceil_power, choice, floor_power, is_any, least, most
+from treadle.compiler.cost.kernel.lanes import Lanes
 from treadle.compiler.machines.machine import WARP
 
 FRAGMENT_ROWS = 8
@@ -32,6 +33,8 @@ class Spread:
     """The axes of the results of products: what lies in none of them lies in rows."""
     across: str | None = None
     """The axis along which warps lie across those of the rows (`roles.axis_across`)."""
+    lanes: Lanes | None = None
+    """How many elements a lane has, where they are too few to be shared out evenly."""
 
     def turns_of(self, over: Iterable[str]) -> Amount:
         """Turns of the loop in which a contraction over these axes walks its operands; 1 if there is none."""
@@ -51,6 +54,8 @@ class Spread:
 
     def of_lane(self, axes: tuple[str, ...]) -> Amount:
         """Elements that one lane has of an array with these axes."""
+        if self.lanes is not None:
+            return self.lanes.elements(tuple(axis for axis in axes if axis in self.lanes.axes))
         if not self.has_products:
             return prod(self.tiles[axis] for axis in axes) / (WARP * prod(self.warps.values()))
         if self.results and not any(set(axes) <= set(result) for result in self.results):

@@ -31,6 +31,7 @@ from treadle.compiler.cost.kernel.issue import (
     read_before,
     spared_registers,
 )
+from treadle.compiler.cost.kernel.lanes import Lanes
 from treadle.compiler.cost.kernel.names import name_of
 from treadle.compiler.cost.kernel.neighbours import order_in_memory
 from treadle.compiler.cost.kernel.operands import (
@@ -520,9 +521,17 @@ class Walk:
         schedule = self.kernel.schedule
         rereads = schedule is not None and schedule.left.data == "shared"
         subloops = {} if schedule is None else schedule.subloop.as_dict()
-        return Spread(
+        spread = Spread(
             sizes, self.warps, self.row, self.has_products, rereads, subloops, self.vector, self.results, self.across
         )
+        return spread if self.lanes is None else replace(spread, lanes=self.lanes)
+
+    @cached_property
+    def lanes(self) -> Lanes | None:
+        """How elements lie in lanes where a step has those of one position alone."""
+        if self.has_products or not any(isinstance(op, StreamOp) and op.recurs for op in self.kernel.walk()):
+            return None
+        return moments_of(self.kernel).lanes(self.held_tiles, self.warps)
 
     @cached_property
     def across(self) -> str | None:

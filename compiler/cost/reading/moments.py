@@ -26,6 +26,7 @@ from treadle.dialects.diagram.approximations import is_approximate, is_by_polyno
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.hierarchy import KernelOp, LoadOp, SaveOp, StreamOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.dialects.hierarchy.stream import moved_by_steps
 
 ADDRESS = 0.75
 """Registers for each address that a lane makes, of two each: ptxas 13.0 makes many of them before it needs them."""
@@ -121,9 +122,8 @@ def moments_of_decorated(kernel: KernelOp, schedule: ScheduleAttr) -> Moments:
 
 def moments_of(kernel: KernelOp) -> Moments:
     """Of a kernel whose streams are expanded."""
-    buffers = tuple(
-        (axes_of(arg.type), isinstance(arg.type, MemRefType)) for arg in kernel.body.block.args if is_array(arg.type)
-    )
+    arrays = moved_by_steps(kernel, [arg for arg in kernel.body.block.args if is_array(arg.type)])
+    buffers = tuple((axes_of(arg.type), isinstance(arg.type, MemRefType)) for arg in arrays)
     made = [result for op in kernel.body.walk() for result in op.results if is_array(result.type)]
     moved = [value.type for op in kernel.body.walk() for value in _moved(op)]
     return Moments(

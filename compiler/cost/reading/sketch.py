@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import lcm, prod
 
@@ -49,6 +49,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.passes._recurrences import recurrence_of, stand_in
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.visits import StreamTests, Visits
 
@@ -100,6 +101,8 @@ class Sketch:
     """What a lane holds at once, where there are no products."""
     phases: int = 1
     """In how many groups steps read their tiles, one after another."""
+    recurs: bool = False
+    """Whether it is a recurrence along the streamed axis, which it is fed one position after another."""
     outer: frozenset[str] = frozenset()
     """The axes along which elements meet as those of factors do, where there are no products."""
 
@@ -178,6 +181,8 @@ class Sketch:
         spread = Spread(
             padded, warps, self.roles.row, self.has_products, rereads, self.subloops, self.vector, self.results, across
         )
+        if self.recurs and self.moments is not None:
+            spread = replace(spread, lanes=self.moments.lanes(_present(padded), warps))
         return Plan(
             self.name,
             groups,
@@ -378,7 +383,8 @@ class Sketch:
 def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
     group = tuple(schedule.group.as_dict())
     stream = next(iter(schedule.stream.as_dict()), None)
-    at = Decorated(kernel, group, stream, schedule)
+    recurrence = recurrence_of(kernel)
+    at = Decorated(kernel if recurrence is None else stand_in(kernel, recurrence), group, stream, schedule)
     crossings, holdings = Crossings(at), Holdings(at)
     loads, saves = crossings.loads(), crossings.saves()
     outside = [*at.use.inputs, *at.results]
@@ -412,8 +418,9 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         if conditional is None
         else Findings(conditional.axis, at.comes_to_shared, holdings.of_row, at.read_back),
         subloops=at.kernel.schedule.subloop.as_dict() if at.kernel.schedule is not None else {},
-        moments=None if at.products else moments_of_decorated(at.kernel, at.schedule),
+        moments=None if at.products else moments_of_decorated(kernel, at.schedule),
         phases=_phases(at),
+        recurs=recurrence is not None,
         outer=at.outer,
     )
 
@@ -428,6 +435,8 @@ def _granules(at: Decorated) -> dict[str, int]:
 
 def axes_of_kernel(kernel: KernelOp) -> dict[str, int]:
     """The size of every axis, in order of appearance; DYNAMIC where symbolic."""
+    if (recurrence := recurrence_of(kernel)) is not None:
+        kernel = stand_in(kernel, recurrence)
     *operations, _ = kernel.body.block.ops
     sizes = {op.axis.data: DYNAMIC for op in operations if isinstance(op, ExtentOp)}
     for value in (*kernel.body.block.args, *(op.results[0] for op in operations)):
