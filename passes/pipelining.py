@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.levels.memory import STAGES
+from treadle.compiler.cost.levels.memory import POSITION_STAGES, STAGES
 from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.machines.machine import FIRST_WITH_ASYNCHRONOUS_COPIES
@@ -27,7 +27,7 @@ from treadle.passes.loops.in_place import phases_of
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
 from treadle.passes.loops.meet_anew import meet_anew
 from treadle.passes.loops.staged_copies import CopiesInPlace, StagedCopies, movable_copies
-from treadle.passes.loops.without_products import copy_ahead, ways_of
+from treadle.passes.loops.without_products import copy_ahead, recurs, ways_of
 
 
 @dataclass(frozen=True)
@@ -134,15 +134,16 @@ class PipeliningPass(ModulePass):
 
     name = "pipelining"
 
-    stages: int = STAGES
-    """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing."""
+    stages: int | None = None
+    """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing. If it is not said, 2;
+    for the positions of a recurrence, whose turns are shorter than memory takes, 8."""
     carry: bool = True
     """Whether a delayed product is carried from loop to loop of a stream, where loops follow each other."""
     delay: bool = True
     """Whether a product that only feeds the state of a stream is delayed by one turn, in a kernel with roles."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if self.stages < 1:
+        if self.stages is not None and self.stages < 1:
             raise PassFailedException(f"stages={self.stages}: a tile has 1 place or more")
         check_lowered(op)
         machine = machine_of(op)
@@ -151,16 +152,17 @@ class PipeliningPass(ModulePass):
         for kernel in op.body.block.ops:
             if not isinstance(kernel, cuda.KernelOp) or self.stages == 1:
                 continue
+            stages = self.stages or (POSITION_STAGES if any(map(recurs, kernel.walk())) else STAGES)
             if cuda.roles_of(kernel) is not None:
                 steps += _delay(kernel, self.carry, self.delay)
                 continue
             if not _multiplies(kernel):
-                steps += _bring_ahead(kernel, self.stages, machine, arch >= FIRST_WITH_ASYNCHRONOUS_COPIES)
+                steps += _bring_ahead(kernel, stages, machine, arch >= FIRST_WITH_ASYNCHRONOUS_COPIES)
             if arch < FIRST_WITH_ASYNCHRONOUS_COPIES:
                 name, reason = f"@{kernel.sym_name.data}", f"the machine {machine.name} is {machine.arch}"
                 steps.append(StepAttr("decline pipelining", name, "copies are asynchronous from sm_80 on", reason))
             else:
-                steps += pipeline_kernel(kernel, self.stages, machine.limits.shared_per_block)
+                steps += pipeline_kernel(kernel, stages, machine.limits.shared_per_block)
             steps += _load_ahead(kernel)
         for function in op.body.block.ops:
             if isinstance(function, FuncOp):

@@ -292,8 +292,16 @@ def test_positions_take_their_time() -> None:
 
 
 def test_what_comes_next_is_fetched_ahead() -> None:
-    cuda = treadle.compile(DELTA, machine="h100").cuda
-    assert "2 stages" in cuda
+    """Seven positions, or as many as are asked for."""
+    assert "8 stages" in treadle.compile(DELTA, machine="h100").cuda
+    assert "2 stages" in treadle.compile(DELTA, machine="h100", passes=["pipelining{stages=2}"]).cuda
+
+
+@pytest.mark.parametrize("t", [1, 6, 7, 8, 20])
+def test_fewer_positions_than_are_on_their_way(t: int) -> None:
+    kernel = treadle.compile(DELTA, machine="h100")
+    verdicts = kernel.verify(*of_delta(2, t, 5, 64), backend="emulator")
+    assert all(verdict.ok for verdict in verdicts), verdicts
 
 
 # -- in Python ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntAttr, StringAttr
+from xdsl.dialects.builtin import IndexType, IntAttr, StringAttr, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.compiler.lowering.fragments import fragment_of
@@ -16,6 +16,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import TURN_REGISTERS
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import StreamOp, YieldOp
+from treadle.dialects.hierarchy.stream import RECURS
 
 
 def lower_stream(lowering: KernelLowering, op: StreamOp) -> None:
@@ -105,6 +106,8 @@ def _pieces_of(
     loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}{which}")
     if op in lowering.turn_registers:
         loop.attributes[TURN_REGISTERS] = IntAttr(lowering.turn_registers[op])
+    if op.recurs:
+        loop.attributes[RECURS] = UnitAttr()
     for result, source in zip(loop.results, op.step.block.args, strict=True):
         hinted(result, source)
     return list(loop.results)

@@ -10,18 +10,19 @@ registers, and waits for them. Three ways lead ahead of that wait:
   pieces are under way so than one ahead, and either other way would take turns apart.
 
 The first is taken if it leaves as many blocks on a multiprocessor as the kernel states, the second if the first is not
-and as many blocks have the memory.
+and as many blocks have the memory. The turns of a recurrence are shorter than memory takes, and their results, which
+they save, keep nvcc from loading before them: shared memory, which holds many of its pieces, comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntAttr, MemRefType, UnitAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.lowering.conversions import staging_rows
@@ -35,6 +36,7 @@ from treadle.dialects.cuda.tiles import layout_of, tile_bytes
 from treadle.dialects.cuda.transfers import IN_VECTORS
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
+from treadle.dialects.hierarchy.stream import RECURS
 from treadle.passes.loops.ahead import are_known_ahead, constant_of, step_of
 from treadle.passes.loops.load_ahead import MOST_WORDS, Loads
 from treadle.passes.staging.always import always_dealt, always_staged
@@ -98,6 +100,13 @@ class _Choice:
             return Way(loads, "declined", law, f"those of {_names(every)} do")
         if (turns := _turns_of(loop)) is not None and turns < TWO:
             return Way(loads, "declined", "a turn has a next one", f"the loop of {loads.names} has {turns} turn")
+        if recurs(loop):
+            if not self._why_not_copied(loads):
+                return Way(loads, "shared")
+            return replace(self, stages=TWO)._way_of_two(loads, loop)
+        return self._way_of_two(loads, loop)
+
+    def _way_of_two(self, loads: Loads, loop: scf.ForOp) -> Way:
         through = [op for op in loads.loads if always_staged(op, self.kernel)]
         if self.stages == TWO and not through and not meets(loop):
             told = f"nvcc lays turns that do not meet side by side, with their loads of {loads.names} in front"
@@ -178,6 +187,11 @@ def _turns_of(loop: scf.ForOp) -> int | None:
     if not all(isinstance(value.owner, arith.ConstantOp) for value in (loop.lb, loop.ub)):
         return None
     return -(-max(constant_of(loop.ub) - constant_of(loop.lb), 0) // step_of(loop))
+
+
+def recurs(op: Operation) -> bool:
+    """Whether it is the loop of a recurrence, which takes a position each turn."""
+    return RECURS in op.attributes
 
 
 def meets(loop: scf.ForOp) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -36,6 +36,14 @@ class Lanes:
         if last in self.singly:
             return False
         return (self._main == self.axes.index(last)) & (floor_power(self.tiles[last]) > 1) & (self.vector > 1)
+
+    def exchanges(self, over: Iterable[str]) -> Amount:
+        """How often lanes exchange what they have reduced along some axes, until each has all of it."""
+        found: Amount = 0
+        for axis in over:
+            sharing = ceil_div(self.tiles[axis], self._along[axis] * self.warps.get(axis, 1))
+            found = found + sum((sharing > 1 << i) * 1 for i in range(WARP.bit_length() - 1))
+        return found
 
     @cached_property
     def _main(self) -> Amount:

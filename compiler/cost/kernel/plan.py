@@ -271,6 +271,9 @@ class Plan:
     """Whether conditions on positions limit a stream at both ends."""
     across: str | None = None
     """The axis along which warps lie across those of the rows (`roles.axis_across`)."""
+    exchanges: Amount | None = None
+    """Of a recurrence: how often lanes exchange what they sum in a step, each time waiting for the last; None of
+    others."""
     resident: Amount | None = None
     """Blocks that share an SM, since their producers give registers to the consumers (`levels/residents.py`); None
     where that is not decided yet."""

@@ -30,6 +30,9 @@ from treadle.passes.warps.tiles import STAGES as RING_STAGES
 STAGES = 2
 """Places of each tile that a stream loads, where a block has memory for so many."""
 
+POSITION_STAGES = 8
+"""And of what a recurrence is fed: its pieces are small, and its turns shorter than memory takes."""
+
 TILE_UNIT = 128
 """Tiles begin at multiples of this many bytes."""
 

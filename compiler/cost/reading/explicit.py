@@ -143,7 +143,17 @@ class Walk:
             min(filter(None, self.phases), default=1),
             any(is_stream_limited_twice(op) for op in self.kernel.walk() if isinstance(op, StreamOp)),
             self.across,
+            self.exchanges,
         )
+
+    @property
+    def exchanges(self) -> Amount | None:
+        lanes = self.lanes
+        if lanes is None:
+            return None
+        steps = [op for stream in self.kernel.walk() if isinstance(stream, StreamOp) for op in stream.step.block.ops]
+        reduced = [op.over_axes for op in steps if isinstance(op, ReduceOp)]
+        return sum(lanes.exchanges(axis for axis in axes if axis in lanes.axes) for axes in reduced)
 
     @property
     def held(self) -> Amount:

@@ -103,6 +103,8 @@ class Sketch:
     """In how many groups steps read their tiles, one after another."""
     recurs: bool = False
     """Whether it is a recurrence along the streamed axis, which it is fed one position after another."""
+    met: tuple[tuple[str, ...], ...] = ()
+    """The axes that each step of a recurrence reduces."""
     outer: frozenset[str] = frozenset()
     """The axes along which elements meet as those of factors do, where there are no products."""
 
@@ -214,6 +216,7 @@ class Sketch:
             self.phases,
             self.limited_twice,
             across,
+            None if spread.lanes is None else sum(map(spread.lanes.exchanges, self.met)),
         )
 
     def _is_spared(self, crossing: Crossing, tiles: Mapping[str, Amount], visits: Sequence[Visits]) -> bool:
@@ -421,8 +424,14 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         moments=None if at.products else moments_of_decorated(kernel, at.schedule),
         phases=_phases(at),
         recurs=recurrence is not None,
+        met=() if recurrence is None else _met(at, recurrence.axis.data),
         outer=at.outer,
     )
+
+
+def _met(at: Decorated, stream: str) -> tuple[tuple[str, ...], ...]:
+    reduced = [op.over_axes for op in at.operations if isinstance(op, ReduceOp)]
+    return tuple(over for axes in reduced if (over := tuple(axis for axis in axes if axis != stream)))
 
 
 def _granules(at: Decorated) -> dict[str, int]:

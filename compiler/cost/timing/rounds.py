@@ -19,12 +19,12 @@ from treadle.compiler.cost.kernel.warpgroups import (
     one_after_another,
     waited_in_scores,
 )
-from treadle.compiler.cost.levels.memory import Footprint, comes_in_turn, loads_ahead
+from treadle.compiler.cost.levels.memory import POSITION_STAGES, Footprint, comes_in_turn, loads_ahead
 from treadle.compiler.cost.timing.between import Piece, clocks_of_ends, has_rest, mean_steps
 from treadle.compiler.cost.timing.line import clocks_of_line
 from treadle.compiler.cost.timing.units import busy_units, clocks_after
 from treadle.compiler.machines import Machine
-from treadle.compiler.machines.machine import SUB_PARTITIONS
+from treadle.compiler.machines.machine import FIRST_WITH_ASYNCHRONOUS_COPIES, SUB_PARTITIONS
 
 LAUNCH_CLOCKS = 1000
 """From the start of a block to its first load, and from its last result to its end."""
@@ -35,6 +35,9 @@ TURN_CLOCKS = 60
 WARPGROUP_CLOCKS = 100
 """The same where warpgroups have roles: the ring, the start of a product and its way through the tensor core. Not
 measured."""
+
+SHUFFLE_CLOCKS = 30
+"""What lanes wait for what they exchange, and add it. Not measured."""
 
 SPILL_CLOCKS = 4
 """For each register that is missing, in each turn: a store and a load of a thread's own memory."""
@@ -188,6 +191,9 @@ def _waits(
     # With scores a step starts two products, one behind the other.
     starts = 2 if machine.counts_ends and plan.has_scores else 1
     of_step = choice(is_fed, choice(grouped, starts * WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
+    if plan.exchanges is not None and machine.capability >= FIRST_WITH_ASYNCHRONOUS_COPIES:
+        # Its pieces are on their way for several steps, and each step waits for the one before.
+        of_step = most(TURN_CLOCKS + SHUFFLE_CLOCKS * plan.exchanges, alone / (POSITION_STAGES - 1))
     in_turn = comes_in_turn(plan, machine) & loads_ahead(plan)
     if is_any(in_turn):
         # Of each phase what its copies take longer than the products of another one.
