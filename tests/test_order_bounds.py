@@ -52,6 +52,10 @@ EDITS = {
     "nothing that comes last": ("0xFF800000", "0xFF700000"),
     "another array": ("%rest = arith.select %is_taken, %nothing, %s", "%rest = arith.select %is_taken, %s, %nothing"),
     "a place that is not the first": ("%found = arith.ori %equal, %nan", "%found = arith.andi %equal, %nan"),
+    "a place where something else holds, too": (
+        "%found = arith.ori %equal, %nan",
+        "%less = arith.cmpf olt, %s, %most : f32 %both = arith.andi %equal, %less : i1 %found = arith.ori %both, %nan",
+    ),
     "a place elsewhere": ("%nowhere = arith.constant 2147483647", "%nowhere = arith.constant 2147483646"),
     "places of what is smaller": ("%equal = arith.cmpf oeq, %s, %most", "%equal = arith.cmpf olt, %s, %most"),
     "the last position": ("diagram.reduce min %at_first", "diagram.reduce max %at_first"),

@@ -189,15 +189,18 @@ class Orders:
 
     def _is_one(self, tests: Sequence[SSAValue], map: MapOp, axis: str) -> tuple[Order, bool] | None:
         compared = [_equal(each, map) for each in tests]
-        orders = [self._found(pair[1]) for pair in compared if pair is not None]
-        found = next((order for order in orders if order is not None), None)
-        if found is None or found.is_place or found.axis != axis or len(orders) != len(compared) > 2:
+        pairs = [pair for pair in compared if pair is not None]
+        if len(pairs) != len(compared) or len(pairs) > 2:
             return None
-        element, extreme = next(pair for pair, order in zip(compared, orders, strict=True) if pair and order is found)
+        orders = [self._found(extreme) for _, extreme in pairs]
+        found = next((order for order in orders if order is not None), None)
+        if found is None or found.is_place or found.axis != axis:
+            return None
+        element, extreme = next(pair for pair, order in zip(pairs, orders, strict=True) if order is found)
         reduction = extreme.owner
         if not isinstance(reduction, ReduceOp) or _widened(reduction.operand) is not element:
             return None
-        others = [pair for pair, order in zip(compared, orders, strict=True) if order is not found]
+        others = [pair for pair, order in zip(pairs, orders, strict=True) if order is not found]
         return (found, bool(others)) if all(pair == (found.array, element) for pair in others) else None
 
 
