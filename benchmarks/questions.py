@@ -331,6 +331,18 @@ def _of_others() -> Iterator[Question]:
         (UNFUSED, "torch.compile"),
     )
     yield Question(
+        "Is a rotation best in the kernel of its projection?",
+        cases.rotated_projection(8192, 4096, 32),
+        {"a kernel of its own": option("diagram-raise-swaps{products=none}")},
+        (UNFUSED, "torch.compile"),
+    )
+    yield Question(
+        "How many positions of a recurrence are best on their way?",
+        cases.delta_rule(64, 4096),
+        {f"{count}": option(f"pipelining{{positions={count + 1}}}") for count in (1, 3)},
+        (UNFUSED,),
+    )
+    yield Question(
         "How fast are the gradients of attention?",
         cases.attention_backward(4, 16, 4096, 128),
         beside=(UNFUSED, "flash backward"),

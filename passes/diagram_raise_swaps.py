@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.passes._decisions import decide
-from treadle.passes._functions import fresh_hint, functions, kernels, label, note
+from treadle.passes._functions import diagrams, fresh_hint, label, note
 from treadle.passes.swaps.fastest import Way, fastest_way, joins_of, write
 from treadle.passes.swaps.found import Swapped, swapped_in
 from treadle.passes.swaps.joined import Apart
@@ -88,9 +88,7 @@ class DiagramRaiseSwapsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         seen = set[str]()
-        for function in functions(op):
-            if kernels(function) or len(function.body.blocks) != 1:
-                continue
+        for function in diagrams(op):
             found = swapped_in(function.body.block)
             seen |= {each.product.name_hint or "" for each in found}
             if self.products:

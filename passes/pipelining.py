@@ -134,25 +134,29 @@ class PipeliningPass(ModulePass):
 
     name = "pipelining"
 
-    stages: int | None = None
-    """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing. If it is not said, 2;
-    for the positions of a recurrence, whose turns are shorter than memory takes, 8."""
+    stages: int = STAGES
+    """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing."""
+    positions: int = POSITION_STAGES
+    """The same of a recurrence, whose turns are shorter than memory takes."""
     carry: bool = True
     """Whether a delayed product is carried from loop to loop of a stream, where loops follow each other."""
     delay: bool = True
     """Whether a product that only feeds the state of a stream is delayed by one turn, in a kernel with roles."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if self.stages is not None and self.stages < 1:
-            raise PassFailedException(f"stages={self.stages}: a tile has 1 place or more")
+        for option, places in (("stages", self.stages), ("positions", self.positions)):
+            if places < 1:
+                raise PassFailedException(f"{option}={places}: a tile has 1 place or more")
         check_lowered(op)
         machine = machine_of(op)
         arch = int(machine.arch.removeprefix("sm_").rstrip("af"))
         steps: list[StepAttr] = []
         for kernel in op.body.block.ops:
-            if not isinstance(kernel, cuda.KernelOp) or self.stages == 1:
+            if not isinstance(kernel, cuda.KernelOp):
                 continue
-            stages = self.stages or (POSITION_STAGES if any(map(recurs, kernel.walk())) else STAGES)
+            stages = self.positions if any(map(recurs, kernel.walk())) else self.stages
+            if stages == 1:
+                continue
             if cuda.roles_of(kernel) is not None:
                 steps += _delay(kernel, self.carry, self.delay)
                 continue

@@ -98,6 +98,8 @@ SMALL = [
     cases.dropped_attention(2, 33),
     cases.routing(40, 24),
     cases.nearest(9, 40, 24),
+    cases.rotated_projection(40, 24, 3),
+    cases.delta_rule(2, 20),
 ]
 ROWS = [cases.softmax, cases.rms_norm]
 

@@ -294,7 +294,7 @@ def test_positions_take_their_time() -> None:
 def test_what_comes_next_is_fetched_ahead() -> None:
     """Seven positions, or as many as are asked for."""
     assert "8 stages" in treadle.compile(DELTA, machine="h100").cuda
-    assert "2 stages" in treadle.compile(DELTA, machine="h100", passes=["pipelining{stages=2}"]).cuda
+    assert "2 stages" in treadle.compile(DELTA, machine="h100", passes=["pipelining{positions=2}"]).cuda
 
 
 @pytest.mark.parametrize("t", [1, 6, 7, 8, 20])

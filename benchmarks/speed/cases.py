@@ -333,3 +333,24 @@ def nearest(queries: int, keys: int, width: int) -> Case:
 
     text = programs.traced("n d, k d -> n r, n r", found, sizes, ["k", "d"])
     return Case("nearest keys", text, sizes, flop=2 * queries * keys * width)
+
+
+def rotated_projection(tokens: int, columns: int, heads: int) -> Case:
+    """Heads of 128 that a product makes, rotated by halves; the work is that of the product."""
+    sizes = {"t": tokens, "i": columns, "h": heads, "d": 128}
+
+    def rotated(X: tl.Array, W: tl.Array, C: tl.Array, S: tl.Array) -> tl.Array:
+        P = tl.contract(X, W, over="i")
+        turned = tl.read(P, "t, h, other[d]", other=(tl.index("d", P) + 64) % 128)
+        return (P * C + turned * S).to("f16")
+
+    text = programs.traced("t i, i h d, t d, t d -> t h d", rotated, sizes, ["h", "d"])
+    flop = 2 * tokens * columns * heads * 128
+    return Case("rotated projection", text, sizes, flop=flop, factors={"%W": columns**-0.5})
+
+
+def delta_rule(heads: int, tokens: int) -> Case:
+    """Of heads of 64; a token reads its state, moves it, and reads it again."""
+    sizes = {"h": heads, "t": tokens, "e": 64}
+    text = programs.example("delta_rule", sizes)
+    return Case("delta rule", text, {**sizes, "d": 64}, flop=6 * heads * tokens * 64 * 64)

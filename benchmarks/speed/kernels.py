@@ -403,6 +403,23 @@ def _nearest(torch: Any, q: Any, k: Any) -> Any:
     return torch.topk(2 * torch.nn.functional.linear(q, k).float() - (k.float() ** 2).sum(-1), 8)
 
 
+def _rotated(torch: Any, x: Any, w: Any, cosine: Any, sine: Any) -> Any:
+    heads = torch.matmul(x, w.flatten(1)).unflatten(1, w.shape[1:])
+    return heads * cosine[:, None] + heads.roll(w.shape[2] // 2, -1) * sine[:, None]
+
+
+def _delta(torch: Any, q: Any, k: Any, v: Any, b: Any) -> Any:
+    """One token after another."""
+    q, k, v, part = q.float(), k.float(), v.float(), torch.sigmoid(b.float())
+    k = k * torch.rsqrt((k * k).sum(-1, keepdim=True) + 1e-6)
+    state, read = q.new_zeros(q.shape[0], q.shape[2], v.shape[2]), []
+    for t in range(q.shape[1]):
+        wrong = v[:, t] - (k[:, t, :, None] * state).sum(1)
+        state = state + k[:, t, :, None] * (part[:, t, None] * wrong)[:, None]
+        read.append((q[:, t, :, None] * state).sum(1))
+    return torch.stack(read, 1).half(), state
+
+
 def _sdpa_dropped(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     """A tenth of the shares is left out, another one than ours."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -481,6 +498,8 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "attention with dropout": {"SDPA flash, dropped": _sdpa_dropped},
     "routing": {UNFUSED: _eager(_routed), "torch.compile": _compiled(_routed)},
     "nearest keys": {UNFUSED: _eager(_nearest), "torch.compile": _compiled(_nearest)},
+    "rotated projection": {UNFUSED: _eager(_rotated), "torch.compile": _compiled(_rotated)},
+    "delta rule": {UNFUSED: _eager(_delta)},
     "attention backward": {UNFUSED: _eager(_backward), "flash backward": _flash_backward},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
     "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},
