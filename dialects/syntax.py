@@ -86,6 +86,15 @@ def print_binding(printer: Printer, inner: SSAValue, outer: SSAValue) -> None:
     printer.print_attribute(outer.type)
 
 
+def parse_binding(parser: Parser) -> tuple[Parser.UnresolvedArgument, SSAValue]:
+    """What `print_binding` prints: the argument, whose type the operation knows, and the operand."""
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation("=")
+    operand = parser.parse_unresolved_operand()
+    parser.parse_punctuation(":")
+    return argument, parser.resolve_operand(operand, parser.parse_type())
+
+
 def parse_inputs(parser: Parser) -> dict[str, SSAValue]:
     """`with (n = %n : i32)`: values by the names that a condition gives them; none where it is not there."""
     inputs: dict[str, SSAValue] = {}

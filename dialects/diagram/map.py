@@ -37,7 +37,7 @@ from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.random import RandomOp
 from treadle.dialects.diagram.sharing import check_sharing
 from treadle.dialects.diagram.yields import YieldOp
-from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
+from treadle.dialects.syntax import parse_binding, parse_region_attributes, print_binding, print_region_attributes
 
 SCALARS = (*NUMBER_FORMATS, "i1", "index")
 """What the values in the body of a map may be."""
@@ -189,13 +189,9 @@ class MapOp(DiagramOperation):
         inputs: list[SSAValue] = []
 
         def entry() -> Parser.Argument:
-            argument = parser.parse_argument(expect_type=False)
-            parser.parse_punctuation("=")
-            operand = parser.parse_unresolved_operand()
-            parser.parse_punctuation(":")
-            type = parser.parse_type()
-            inputs.append(parser.resolve_operand(operand, type))
-            return argument.resolve(format_of(type))
+            argument, value = parse_binding(parser)
+            inputs.append(value)
+            return argument.resolve(format_of(value.type))
 
         arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
         parser.parse_punctuation("->")

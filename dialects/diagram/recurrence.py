@@ -28,7 +28,7 @@ from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.operation import DiagramOperation, quote, same_axes
 from treadle.dialects.diagram.reduce import ReduceOp
 from treadle.dialects.diagram.yields import YieldOp
-from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
+from treadle.dialects.syntax import parse_binding, parse_region_attributes, print_binding, print_region_attributes
 
 KEPT = ("f32", "i32")
 """The formats of states: what is rounded at every position, a long row would lose."""
@@ -194,13 +194,9 @@ class RecurrenceOp(DiagramOperation):
 
         def entries(values: list[SSAValue]) -> list[Parser.Argument]:
             def entry() -> Parser.Argument:
-                argument = parser.parse_argument(expect_type=False)
-                parser.parse_punctuation("=")
-                operand = parser.parse_unresolved_operand()
-                parser.parse_punctuation(":")
-                type = parser.parse_type()
-                values.append(parser.resolve_operand(operand, type))
-                return argument.resolve(at_position(type, axis) if is_array(type) else type)
+                argument, value = parse_binding(parser)
+                values.append(value)
+                return argument.resolve(at_position(value.type, axis) if is_array(value.type) else value.type)
 
             return parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
 
