@@ -14,6 +14,7 @@ from treadle.language.array import Array, average_of_all
 from treadle.torch import (
     added,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    eight_bits,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     parts,  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -218,7 +219,10 @@ def baddbmm(
 PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default}
 """These take `format`, that of their operands."""
 
-CONTRACTIONS = {*PRODUCTS, aten.convolution.default}
+CONTRACTIONS = {
+    *(*PRODUCTS, aten.convolution.default),
+    *(aten._int_mm.default, aten._scaled_mm.default, aten._weight_int8pack_mm.default),
+}
 """What multiplies matrices, at last."""
 
 REDUCTIONS = {
