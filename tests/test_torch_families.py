@@ -128,6 +128,31 @@ def test_families(family: str, dtype: torch.dtype, device: str) -> None:
     assert not any("treadle failed" in left.reason for left in report.left), report
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("family", ["llama with padding", "mistral", "gpt_oss"])
+def test_steps_with_a_cache_of_fixed_size(family: str, device: str) -> None:
+    """Which keys count is told by a length on the device: it is part of the condition, and no mask is written."""
+    from transformers import AutoConfig, AutoModel, StaticCache
+
+    torch.manual_seed(0)
+    kind, sizes = FAMILIES[family]
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes)).eval().to(device)
+    words = torch.randint(3, 50, (2, 8), device=device)
+    report = Report()
+    step = torch.compile(model, backend=make_backend(Options.of(None), report.graphs.append))
+    with torch.no_grad():
+        caches = [StaticCache(config=model.config, max_cache_len=16) for _ in range(2)]
+        for cache in caches:
+            model(words, past_key_values=cache)
+        for i in range(3):
+            given = words[:, i : i + 1]
+            found, wanted = (
+                each(given, past_key_values=cache) for each, cache in zip((step, model), caches, strict=True)
+            )
+            torch.testing.assert_close(found[0], wanted[0], atol=1e-4, rtol=1e-4)
+    assert not any("le.Tensor" in left.operation for left in report.left), report
+
+
 def compare(family: str, dtype: torch.dtype, device: str) -> Report:
     from transformers import AutoConfig, AutoModel
 

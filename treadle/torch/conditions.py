@@ -4,6 +4,7 @@ need not read the mask, and does not visit tiles of which it leaves nothing. Mod
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isinf
 from typing import Any
 
@@ -13,9 +14,13 @@ from torch.fx import Graph, Node
 from treadle.torch.program import ARGUMENTS, is_free, is_number
 from treadle.torch.registry import SOURCES, aten
 
-SAID = {
+COMPARED = {
     *(aten.lt.Scalar, aten.lt.Tensor, aten.le.Scalar, aten.le.Tensor, aten.gt.Scalar, aten.gt.Tensor),
     *(aten.ge.Scalar, aten.ge.Tensor, aten.eq.Scalar, aten.eq.Tensor, aten.ne.Scalar, aten.ne.Tensor),
+}
+
+SAID = {
+    *COMPARED,
     *(aten.add.Scalar, aten.add.Tensor, aten.sub.Scalar, aten.sub.Tensor),
     *(aten.floor_divide.default, aten.remainder.Scalar, aten.remainder.Tensor, aten.div.Tensor_mode),
     *(aten.logical_and.default, aten.logical_or.default, aten.logical_not.default),
@@ -30,16 +35,26 @@ NUMBERS = {aten.full.default, aten.scalar_tensor.default}
 def ask_again(graph: Graph) -> None:
     """Write what masks are made of positions before each softmax that is taken under one, and before each choice that
     puts an infinity in the place of what one leaves out."""
-    for softmax in graph.find_nodes(op="call_function", target=torch.ops.treadle.masked_softmax.default):
-        scores, mask = softmax.args
-        with graph.inserting_before(softmax):
-            softmax.args = (scores, _again(graph, mask, {}))
-    for choice in graph.find_nodes(op="call_function", target=aten.where.self):
-        mask, *sides = choice.args
-        if any(map(_is_infinite, sides)):
-            with graph.inserting_before(choice):
-                choice.args = (_again(graph, mask, {}), *sides)
+    for user, place in _under_masks(graph):
+        operands: list[Any] = [*user.args]
+        with graph.inserting_before(user):
+            operands[place] = _again(graph, operands[place], {})
+        user.args = tuple(operands)
     graph.eliminate_dead_code()
+
+
+def masks_of(graph: Graph) -> list[Any]:
+    """Those that are asked for again."""
+    return [user.args[place] for user, place in _under_masks(graph)]
+
+
+def _under_masks(graph: Graph) -> Iterator[tuple[Node, int]]:
+    """What is done under a mask, and which of its operands that is."""
+    for softmax in graph.find_nodes(op="call_function", target=torch.ops.treadle.masked_softmax.default):
+        yield softmax, 1
+    for choice in graph.find_nodes(op="call_function", target=aten.where.self):
+        if any(map(_is_infinite, choice.args[1:])):
+            yield choice, 0
 
 
 def _is_infinite(node: Any) -> bool:
@@ -75,4 +90,4 @@ def _is_read(node: Node) -> bool:
     return dtype in ARGUMENTS or node.target in SOURCES or is_said(node)
 
 
-__all__ = ["ask_again", "is_said"]
+__all__ = ["COMPARED", "SAID", "ask_again", "is_said", "masks_of"]

@@ -15,6 +15,7 @@ from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
 from treadle.torch.conditions import ask_again
 from treadle.torch.joined import join
 from treadle.torch.made import is_contiguous, made_of, shape_of
+from treadle.torch.narrowed import narrow
 from treadle.torch.placed import use_places
 from treadle.torch.positions import read_in_order
 from treadle.torch.random import draw_at_once
@@ -34,6 +35,7 @@ def simplify(graph: Graph) -> None:
     take_apart(graph)
     join(graph)
     read_in_order(graph)
+    narrow(graph)
     ask_again(graph)
     draw_at_once(graph)
     use_places(graph)
