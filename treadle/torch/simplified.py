@@ -1,7 +1,7 @@
 # pyright: standard
 """What a graph asks for in more words than it needs: results that nobody reads, a maximum that is subtracted before a
-softmax, tensors that are put together and taken apart again, or multiplied, or beside nothing; indices and masks that
-say what positions do, and seeds that are drawn one by one."""
+softmax, complex numbers for pairs of real ones, tensors that are put together and taken apart again, or multiplied, or
+beside nothing; indices and masks that say what positions do, and seeds that are drawn one by one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
+from treadle.torch.complex_numbers import without_complex_numbers
 from treadle.torch.conditions import ask_again
 from treadle.torch.joined import join
 from treadle.torch.made import is_contiguous, made_of, shape_of
@@ -28,6 +29,7 @@ EXTREMA: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.a
 
 def simplify(graph: Graph) -> None:
     """Write a graph with fewer operations, which give the same."""
+    without_complex_numbers(graph)
     _ask_for_extrema_alone(graph)
     _subtract_once(graph)
     _leave_out_nothing(graph)
