@@ -399,7 +399,7 @@ func.func @f(%X: !X, %n: !n) -> !n {
   }
   func.return %last : !n
 }"""
-    with pytest.raises(TreadleError, match="the size of .b., which is known only at launch: give the axis"):
+    with pytest.raises(TreadleError, match=r"the size of .b., which is known only at launch: give the axis"):
         treadle.compile(text)
 
 
