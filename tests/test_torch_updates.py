@@ -41,7 +41,7 @@ class Normed(nn.Module):
 def test_statistics_of_a_batch_move(options: dict[str, Any]) -> None:
     plain, dtype = Normed(**options).train(), options.get("dtype", torch.float32)
     module, x = deepcopy(plain), torch.randn(3, 6, 5, 7).to(dtype)
-    close = {"atol": 2e-2, "rtol": 2e-2} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
+    close: dict[str, Any] = {"atol": 2e-2, "rtol": 2e-2} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
     with torch.no_grad():
         assert [each.operation for each in explain(deepcopy(plain), (x,)).left if "norm" in each.operation] == []
         torch.testing.assert_close(compiled_for(module)(x), plain(x), **close)
@@ -70,7 +70,7 @@ def test_adam_in_place_is_one_kernel(dtype: torch.dtype) -> None:
         return p
 
     given = [each.to(dtype) for each in (*torch.randn(3, 5, 8), torch.rand(5, 8))]
-    close = {"atol": 1e-2, "rtol": 2e-2} if dtype == torch.bfloat16 else {"atol": 1e-6, "rtol": 1e-5}
+    close: dict[str, Any] = {"atol": 1e-2, "rtol": 2e-2} if dtype == torch.bfloat16 else {"atol": 1e-6, "rtol": 1e-5}
     with torch.no_grad():
         report = explain(step, tuple(each.clone() for each in given))
         found, expected = ([each.clone() for each in given] for _ in range(2))
