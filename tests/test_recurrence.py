@@ -463,7 +463,7 @@ def test_a_step_that_uses_nothing_along_its_axis() -> None:
 
     given = np.ones((5, 3), np.float32)
     np.testing.assert_array_equal(halved(given, backend="emulator"), np.full(3, 0.5**5))
-    with pytest.raises(TreadleError, match="has other axes that no state has: let it use one of them"):
+    with pytest.raises(TreadleError, match="have other axes that no state has: let it use one of them"):
         others(given, np.ones(3, np.float32), backend="emulator")
 
 
