@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, RecurrenceOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of, with_level
 from treadle.dialects.diagram.formats import INTEGERS
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy import YieldOp as EndOp
+from treadle.passes._functions import erase_dead, erase_unused
 
 Values = dict[SSAValue, SSAValue]
 Tile = Callable[[Attribute], Attribute]
@@ -22,6 +25,34 @@ Tile = Callable[[Attribute], Attribute]
 def recurrence_of(kernel: KernelOp) -> RecurrenceOp | None:
     """The recurrence that a kernel is, until its streams are expanded."""
     return next((op for op in kernel.body.block.ops if isinstance(op, RecurrenceOp)), None)
+
+
+def drop_unused(op: RecurrenceOp) -> None:
+    """Let a recurrence be given what its step uses, and no other arrays, whose axes its kernel would have no tiles for.
+    One array with the axis stays, for it says how many positions there are; Refusal if the step would have to use
+    it."""
+    block, count = op.body.block, len(op.states)
+    erase_dead(block)
+    unused = [i for i, argument in enumerate(block.args) if i >= count and not argument.uses]
+    along = [i for i, value in enumerate(op.operands) if op.axis.data in axes_of(value.type)]
+    if {*along} <= {*unused}:
+        others = {axis for value in op.results for axis in axes_of(value.type)} | {*op.over_axes}
+        kept = next((i for i in along if {*axes_of(op.operands[i].type)} <= others), None)
+        if kept is None:
+            raise Refusal(
+                op,
+                f"its step uses no array that has axis '{op.axis.data}', and those that it is given have other axes "
+                "that no state has: let it use one of them, or give it one with no other axis",
+            )
+        unused.remove(kept)
+    for i in reversed(unused):
+        block.erase_arg(block.args[i])
+    before, inputs = op.inputs, [value for i, value in enumerate(op.inputs, start=count) if i not in unused]
+    if len(inputs) == len(before):
+        return
+    op.operands = [*op.states, *inputs]
+    op.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [count, len(inputs)])
+    erase_unused(before)
 
 
 class Position:

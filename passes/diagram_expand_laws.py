@@ -8,15 +8,25 @@ from difflib import get_close_matches
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.laws import standard_law, standard_laws
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ExtentOp, LawOp, ReduceOp, YieldOp
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    ExtentOp,
+    FillOp,
+    LawOp,
+    RecurrenceOp,
+    ReduceOp,
+    YieldOp,
+)
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.passes._functions import fresh_hint, functions, label, note, replace
 from treadle.passes.expressions.scalars import weave
 
@@ -175,9 +185,23 @@ class _Weaving:
         if isinstance(new, ApplyOp | ContractOp | ReduceOp):
             new.properties["over"] = ArrayAttr(StringAttr(self.axis.get(axis, axis)) for axis in new.over_axes)
         if isinstance(new, ExtentOp):
-            new.properties["axis"] = StringAttr(self.axis.get(new.axis.data, new.axis.data))
+            new = self._extent(self.axis.get(new.axis.data, new.axis.data))
         self._add(new, op.results[0].name_hint)
         self.values[op.results[0]] = new.results[0]
+
+    def _extent(self, axis: str) -> Operation:
+        """How many elements an axis has. At a position of a recurrence it is a number, for what a step reduces is held
+        whole."""
+        if not isinstance(self.apply.parent_op(), RecurrenceOp):
+            return ExtentOp(axis)
+        size = self.sizes[axis]
+        if size == DYNAMIC:
+            raise Refusal(
+                self.apply,
+                f"law @{self.law.sym_name.data} in the body of a recurrence divides by the size of '{axis}', which is "
+                "known only at launch: give the axis a size",
+            )
+        return FillOp(IntegerAttr(size, i32), array_type(i32, {}))
 
     def _order(self, axes: set[str], operands: Sequence[SSAValue]) -> tuple[str, ...]:
         """The order of memory of a result: as the operands have it, longest first."""

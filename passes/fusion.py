@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import ContractOp, ReduceOp, ScatterOp
+from treadle.dialects.diagram import ContractOp, RecurrenceOp, ReduceOp, ScatterOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of, is_array, with_level
 from treadle.dialects.diagram.collapse import Regrouping
@@ -29,6 +29,7 @@ from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._later import run_later
 from treadle.passes._parts import Part, is_free, part_of
+from treadle.passes._recurrences import drop_unused
 from treadle.passes._structure import Structure, remember, structure_of, structure_of_parts, structure_with_names
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.added_zeros import only_adds
@@ -137,6 +138,8 @@ class FusionPass(ModulePass):
             for block in function.body.blocks:
                 _check_accumulators(block)
                 _reduce_alone(block)
+                for recurrence in [each for each in block.ops if isinstance(each, RecurrenceOp)]:
+                    drop_unused(recurrence)
                 add_totals(block)
                 begin_scatters(block)
                 copy_padded(block)

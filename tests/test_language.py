@@ -801,3 +801,36 @@ def test_what_is_no_derivation(tmp_path: Path) -> None:
     for path, message in ((tmp_path / "none", "cannot read the derivation .*none"), (5, "the replay is a int")):
         with pytest.raises(TreadleError, match=message):
             replaying(path)(rows(5, 4), rows(4, 3))
+
+
+@pytest.mark.parametrize("axis", ["q", "x", "t"])
+def test_a_condition_reads_one_array_along_several_axes(axis: str) -> None:
+    """Whichever of them the array has, as for the segments of attention with itself."""
+
+    @treadle.kernel(f"q d, x d, x e, {axis} -> q e", machine="h100")
+    def segments(Q: Any, K: Any, V: Any, of: Any) -> Any:
+        S = tl.keep(tl.contract(Q, K, over="d") * 0.25, "x <= q and of[q] == of[x]", of=of)
+        return tl.contract(tl.softmax(S, over="x"), V, over="x")
+
+    random = np.random.default_rng(0)
+    Q, K, V = (random.standard_normal((37, 16)).astype(np.float16) for _ in range(3))
+    of = np.repeat(np.arange(4, dtype=np.int32), [10, 7, 19, 1])
+    q, x = np.indices((37, 37))
+    P = np.where((x <= q) & (of[q] == of[x]), np.exp(Q.astype(float) @ K.astype(float).T * 0.25), 0)
+    kernel = segments.compiled(Q, K, V, of)
+    found = kernel.run(Q, K, V, of, backend="emulator")
+    np.testing.assert_allclose(found, P / P.sum(1, keepdims=True) @ V.astype(float), rtol=5e-3, atol=5e-3)
+    assert kernel.estimate.kernels == 1
+
+
+def test_a_condition_reads_an_array_that_is_named_otherwise() -> None:
+    """Padding of keys whose axis has a name of its own; behind the end of the array are zeros."""
+
+    @treadle.kernel("q x, t -> q", machine="a100")
+    def padded(S: Any, there: Any) -> Any:
+        return tl.sum(tl.keep(S, "there[x] == 1", there=there), over="x")
+
+    S = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)
+    there = (np.arange(33) % 3 > 0).astype(np.int32)
+    found = padded(S, there, backend="emulator")
+    np.testing.assert_allclose(found, S[:, :33][:, there > 0].sum(1), rtol=1e-5, atol=1e-5)

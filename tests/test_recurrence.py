@@ -355,6 +355,118 @@ def test_states_that_begin_with_numbers_and_arrays() -> None:
         np.testing.assert_allclose(each, plain, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_laws_in_a_step(machine: str) -> None:
+    """Shares of a row, and what divides by its length, which is a number there."""
+    text = """
+!X = tensor<?x5x8xf32, #diagram.array<[t, c, d]>>
+!x = tensor<5x8xf32, #diagram.array<[c, d]>>
+!r = tensor<5xf32, #diagram.array<[c]>>
+!R = tensor<?x5xf32, #diagram.array<[t, c]>>
+func.func @f(%X: !X, %H: !x) -> (!x, !R) attributes {sizes = #diagram.sizes<t = 9>} {
+  %last, %Y = diagram.recurrence over t (%h = %H : !x) each (%x = %X : !X) -> (!x, !R) {
+    %s = diagram.map (%a = %h : !x, %b = %x : !x) -> !x {
+      %u = arith.addf %a, %b : f32
+      diagram.yield %u : f32
+    }
+    %p = diagram.apply @softmax(%s) over [d] : (!x) -> !x
+    %v = diagram.apply @variance(%s) over [d] : (!x) -> !r
+    diagram.yield %p, %v : !x, !r
+  }
+  func.return %last, %Y : !x, !R
+}"""
+    random = np.random.default_rng(3)
+    x, h = (random.standard_normal(shape).astype(np.float32) for shape in ((9, 5, 8), (5, 8)))
+    state, made = h.astype(np.float64), np.zeros((9, 5))
+    for t in range(9):
+        scores = state + x[t]
+        made[t], powers = scores.var(-1), np.exp(scores - scores.max(-1, keepdims=True))
+        state = powers / powers.sum(-1, keepdims=True)
+    kernel = treadle.compile(text, machine=machine)
+    for each, plain in zip(kernel.run(x, h, backend="emulator"), (state, made), strict=True):
+        np.testing.assert_allclose(each, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_the_length_of_a_law_in_a_step_is_known() -> None:
+    text = """
+!X = tensor<?x?xf32, #diagram.array<[t, b]>>
+!s = tensor<?xf32, #diagram.array<[b]>>
+!n = tensor<f32, #diagram.array<[]>>
+func.func @f(%X: !X, %n: !n) -> !n {
+  %last = diagram.recurrence over t (%h = %n : !n) each (%x = %X : !X) -> (!n) {
+    %y = diagram.apply @mean(%x) over [b] : (!s) -> !n
+    diagram.yield %y : !n
+  }
+  func.return %last : !n
+}"""
+    with pytest.raises(TreadleError, match=r"the size of .b., which is known only at launch: give the axis"):
+        treadle.compile(text)
+
+
+def test_shares_in_a_step_of_python() -> None:
+    @treadle.kernel("t c, t d, c d -> t d, c d", machine="h100", static="c d")
+    def routed(Q: Any, V: Any, S: Any) -> Any:
+        def step(S: Any, q: Any, v: Any) -> Any:
+            p = tl.softmax(q, over="c")
+            S = S * (1 - p) + p * v
+            return S, tl.contract(p, S, over="c")
+
+        last, read = tl.recurrence(step, over="t", states=S, inputs=[Q, V])
+        return read, last
+
+    random = np.random.default_rng(5)
+    q, v, s = (random.standard_normal(shape).astype(np.float32) for shape in ((7, 6), (7, 9), (6, 9)))
+    found = routed(q, v, s, backend="emulator")
+    state, read = s.astype(np.float64), np.zeros((7, 9))
+    for t in range(7):
+        p = np.exp(q[t]) / np.exp(q[t].astype(np.float64)).sum()
+        state = state * (1 - p[:, None]) + p[:, None] * v[t]
+        read[t] = p @ state
+    for each, plain in zip(found, (read, state), strict=True):
+        np.testing.assert_allclose(each, plain, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("used", ["x", "y", "both"])
+def test_what_a_step_does_not_use(used: str) -> None:
+    """Its axes are none of the kernel."""
+
+    @treadle.kernel("t c, t d -> c, t c", machine="h100", static="d")
+    def summed(X: Any, Y: Any) -> Any:
+        def step(s: Any, x: Any, y: Any) -> Any:
+            tl.tanh(y)
+            s = s * 0.5 + (x if used == "x" else tl.sum(y, over="d") if used == "y" else x * tl.sum(y, over="d"))
+            return s, s
+
+        return tl.recurrence(step, over="t", states="c", inputs=[X, Y])
+
+    random = np.random.default_rng(5)
+    x, y = (random.standard_normal((9, n)).astype(np.float32) for n in (5, 6))
+    state, made = np.zeros(5), np.zeros((9, 5))
+    for t in range(9):
+        total = y[t].astype(np.float64).sum()
+        state = state * 0.5 + (x[t] if used == "x" else total if used == "y" else x[t] * total)
+        made[t] = state
+    for each, plain in zip(summed(x, y, backend="emulator"), (state, made), strict=True):
+        np.testing.assert_allclose(each, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_a_step_that_uses_nothing_along_its_axis() -> None:
+    """What it is given still says how many positions there are, if the states have its other axes."""
+
+    @treadle.kernel("t c -> c", machine="h100")
+    def halved(X: Any) -> Any:
+        return tl.recurrence(lambda s, x: s * 0.5, over="t", states=[("c", 1.0)], inputs=X)[0]
+
+    @treadle.kernel("t d, c -> c", machine="h100")
+    def others(X: Any, S: Any) -> Any:
+        return tl.recurrence(lambda s, x: s * 0.5, over="t", states=S, inputs=X)[0]
+
+    given = np.ones((5, 3), np.float32)
+    np.testing.assert_array_equal(halved(given, backend="emulator"), np.full(3, 0.5**5))
+    with pytest.raises(TreadleError, match="have other axes that no state has: let it use one of them"):
+        others(given, np.ones(3, np.float32), backend="emulator")
+
+
 def refused(step: Any, match: str, over: str = "t", states: Any = "b") -> None:
     function = treadle.kernel("b t -> b")(
         lambda X: tl.recurrence(step, over=over, states=states, inputs=X)[0]  # pyright: ignore[reportUnknownLambdaType]
@@ -371,7 +483,6 @@ def test_what_is_no_step() -> None:
     refused(lambda s, x: (), "returns 0 arrays, it has 1 states")
     refused(lambda s, x: 1.0, "returns float that is no array made of its arguments")
     refused(lambda s, x: tl.sum(s + x, over="b"), r"has axes \[b\] before a step, \[\] after it")
-    refused(lambda s, x: tl.softmax(s + x, over="b"), "'diagram.apply' in the body of a recurrence")
     refused(lambda s, x: tl.keep(s + x, "b < 2"), "'diagram.where' in the body of a recurrence")
 
 

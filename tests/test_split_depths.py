@@ -127,9 +127,9 @@ def test_a_padded_read_that_never_leaves_its_operand_is_a_part() -> None:
     assert len(split(asked(text, "h100", "S"))) == 1
 
 
-@pytest.mark.parametrize("place", ["b, x, 95 - c", "b, x, c + 48"])
+@pytest.mark.parametrize("place", ["b, x, 95 - c", "b, x, c + 48", "b, x, c % 48", "b, x, c // 2", "b, x, c % 48 + 1"])
 def test_other_columns_are_no_part(place: str) -> None:
-    """Columns that run backwards, and such as there are not."""
+    """Columns that run backwards, such as there are not, and some of them again and again."""
     text = program(SMALL).replace('"b, x, c + 0"', f'"{place}" padded')
     with pytest.raises(treadle.TreadleError, match="%S is no product whose summed axis is read in parts elsewhere"):
         asked(text, "h100", "S")

@@ -388,7 +388,10 @@ class ConditionAttr(ParametrizedAttribute):
         seen: dict[str, Read] = {}
         for term in terms_of(condition):
             if isinstance(term, Read) and seen.setdefault(term.name, term) != term:
-                raise VerifyException(f"condition '{self.text.data}' indexes '{term.name}' in two ways")
+                raise VerifyException(
+                    f"condition '{self.text.data}' indexes '{term.name}' in two ways: give the array a second name, "
+                    "read with `diagram.read` along the axes of the other"
+                )
         if any(leaves_64_bits(form) for form in forms_of(condition)):
             raise VerifyException(f"condition '{self.text.data}' has numbers beyond 64 bits")
 

@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from treadle.dialects.diagram.array import array_type, axes_of, check_array, format_of, is_array, merge_sizes, sizes_of
 from treadle.dialects.diagram.contract import ContractOp
 from treadle.dialects.diagram.elements import CastOp, FillOp, IndexOp
+from treadle.dialects.diagram.law import ApplyOp
 from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.operation import DiagramOperation, quote, same_axes
 from treadle.dialects.diagram.reduce import ReduceOp
@@ -34,7 +35,7 @@ KEPT = ("f32", "i32")
 """The formats of states: what is rounded at every position, a long row would lose."""
 MULTIPLIED = ("f16", "bf16", "f32", "i32")
 """The formats of factors in a step: those that a map multiplies."""
-STEPS = (CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp)
+STEPS = (ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp)
 """What a step is made of."""
 
 
@@ -60,8 +61,8 @@ class RecurrenceOp(DiagramOperation):
     }
     ```
 
-    The body holds maps, casts, reductions, contractions, fills and positions, none of which has the axis. States are
-    f32 or i32."""
+    The body holds maps, casts, reductions, contractions, laws, fills and positions, none of which has the axis. States
+    are f32 or i32."""
 
     name = "diagram.recurrence"
 
@@ -115,7 +116,7 @@ class RecurrenceOp(DiagramOperation):
     @property
     def over_axes(self) -> tuple[str, ...]:
         """The axes along which elements meet: its own, and those that the body reduces."""
-        reduced = (axis for op in self.step if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes)
+        reduced = (axis for op in self.step if isinstance(op, ApplyOp | ContractOp | ReduceOp) for axis in op.over_axes)
         return tuple(dict.fromkeys((self.axis.data, *reduced)))
 
     def verify_(self) -> None:

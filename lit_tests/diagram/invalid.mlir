@@ -576,7 +576,7 @@ func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #dia
 
 // -----
 
-// CHECK: condition 'n[q] < n[x]' indexes 'n' in two ways
+// CHECK: condition 'n[q] < n[x]' indexes 'n' in two ways: give the array a second name
 func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #diagram.array<[q]>>) {
   %W = diagram.where %S if "n[q] < n[x]" with (n = %n : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
   func.return

@@ -42,3 +42,20 @@ func.func @own(%B: !B, %by: !s) -> !B {
   %C = diagram.apply @centre(%B, %by) over [k] : (!B, !s) -> !B
   func.return %C : !B
 }
+
+// In a step of a recurrence the length of what is reduced is a number.
+// CHECK-LABEL: func.func @in_a_step
+// CHECK:       %S = diagram.recurrence over t
+// CHECK-NEXT:    %n = diagram.fill 8 : i32 -> tensor<i32, #diagram.array<[]>>
+// CHECK-NEXT:    %s = diagram.reduce add %x over [b]
+// CHECK-NEXT:    %y = diagram.map (%a = %s : {{.*}}, %b = %n : tensor<i32, #diagram.array<[]>>)
+// CHECK:         diagram.yield %y
+!X = tensor<?x8xf32, #diagram.array<[t, b]>>
+!b = tensor<8xf32, #diagram.array<[b]>>
+func.func @in_a_step(%X: !X, %S0: !s) -> !s {
+  %S = diagram.recurrence over t (%h = %S0 : !s) each (%x = %X : !X) -> (!s) {
+    %y = diagram.apply @mean(%x) over [b] : (!b) -> !s
+    diagram.yield %y : !s
+  }
+  func.return %S : !s
+}

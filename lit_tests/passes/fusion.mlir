@@ -331,3 +331,25 @@ func.func @contrast(%A: !Ac, %B: !Bc) -> !ai {
   }
   func.return %loss : !ai
 }
+
+// What a step of a recurrence does not use is not made, and its axes are none of the kernel.
+// CHECK-LABEL: func.func @unused(
+// CHECK-NEXT:    %l = hierarchy.kernel @unused (%H{{.*}} = %H : {{[^%]*}}, %X{{.*}} = %X : {{[^%]*}}) {
+// CHECK-NEXT:      {{.*}} = diagram.recurrence over t (%h = {{.*}}) each (%x = %X{{[^%]*}}) ->
+!unused_X = tensor<?x5xf32, #diagram.array<[t, c]>>
+!unused_Y = tensor<?x7xf32, #diagram.array<[t, d]>>
+!unused_c = tensor<5xf32, #diagram.array<[c]>>
+func.func @unused(%X: !unused_X, %Y: !unused_Y, %H: !unused_c) -> !unused_c {
+  %Z = diagram.map (%a = %Y : !unused_Y) -> !unused_Y {
+    %e = math.exp %a : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.recurrence over t (%h = %H : !unused_c) each (%y = %Z : !unused_Y, %x = %X : !unused_X) -> (!unused_c) {
+    %s = diagram.map (%a = %h : !unused_c, %b = %x : !unused_c) -> !unused_c {
+      %u = arith.addf %a, %b : f32
+      diagram.yield %u : f32
+    }
+    diagram.yield %s : !unused_c
+  }
+  func.return %l : !unused_c
+}

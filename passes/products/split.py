@@ -79,11 +79,11 @@ def _part(read: ReadOp, operand: SSAValue, axis: str, taken: Collection[str]) ->
     forms = read.forms
     if any(form != Linear({along: 1}) for along, form in forms.items() if along != axis):
         return None
-    begin, names = forms[axis].constant, list(forms[axis].terms)
-    if len(names) != 1 or not isinstance(names[0], str) or forms[axis].terms[names[0]] != 1 or names[0] in taken:
+    form, sizes = forms[axis], sizes_of(read.result.type)
+    name = next((name for name in sizes if form == Linear({name: 1}, form.constant)), None)  # no quotient of one
+    if name is None or name in taken or sizes[name] <= 0:
         return None
-    size = sizes_of(read.result.type)[names[0]]
-    return Part(begin, size, read) if size > 0 else None
+    return Part(form.constant, sizes[name], read)
 
 
 def _all_parts(found: Iterable[Part], size: int) -> Iterator[Part]:

@@ -129,7 +129,8 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     """The elements at which a condition on positions holds, `keep(S, "x <= q")`; the others are absent: a reduction
     passes over them (a mean does not count them), and what they touch is not computed. Arguments in i32 may be named:
     `keep(S, "x < n[b]", n=n)`, and read at other positions than along their axes:
-    `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside of them are zeros. Sums may be
+    `keep(S, "table[q // 64, x // 64] == 1", table=table)`, also in two ways: `keep(S, "of[q] == of[x]", of=of)`.
+    Outside of them are zeros. Sums may be
     divided by numbers above zero, as Python's `//` and `%` do: `keep(S, "x // 16 <= q // 16")`,
     `keep(S, "(q - x) % 128 == 0")`.
 
@@ -144,7 +145,7 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
         if each.format not in INTEGERS:
             raise TreadleError(f"condition '{condition}': '{name}' has elements {each.format}: write {name}.to('i32')")
     named = {name: each.value for name, each in inputs.items()}
-    placed = at_axes(condition, named, array.axes)
+    placed = at_axes(condition, {name: each.axes for name, each in inputs.items()}, array.axes)
     reads = {new: graph.read(named[at.name], at.places, at.axes, padded=True) for new, at in placed.reads.items()}
     left = {name: value for name, value in named.items() if name in placed.left}
     return Array(array.graph, graph.keep(array.value, placed.text, left | reads))

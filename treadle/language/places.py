@@ -31,9 +31,10 @@ class Placed:
     left: frozenset[str]
 
 
-def at_axes(text: str, inputs: Iterable[str], axes: Iterable[str]) -> Placed:
-    """The same condition, with an input of its own for each that is read elsewhere (TreadleError)."""
-    reading = _Reading(frozenset(inputs), frozenset(axes))
+def at_axes(text: str, inputs: Mapping[str, Sequence[str]], axes: Iterable[str]) -> Placed:
+    """The same condition, with an input of its own for each that is read elsewhere than along its axes, of which
+    `inputs` tells: `of[q] == of[x]` of one array is read twice (TreadleError)."""
+    reading = _Reading(inputs, frozenset(axes))
     try:
         tree = reading.visit(parsed(text))
     except (SyntaxError, ValueError):
@@ -82,14 +83,15 @@ def not_given(name: str) -> str:
 
 
 class _Reading(ast.NodeTransformer):
-    def __init__(self, inputs: frozenset[str], axes: frozenset[str]):
-        self.inputs = inputs
+    def __init__(self, inputs: Mapping[str, Sequence[str]], axes: frozenset[str]):
+        self.own = inputs
+        self.inputs = frozenset(inputs)
         self.axes = axes
         self.found: dict[str, Elsewhere] = {}
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if not isinstance(node.value, ast.Name) or all(isinstance(entry, ast.Name) for entry in entries):
+        if not isinstance(node.value, ast.Name) or self._is_along(node.value.id, entries):
             return node
         names = [name.id for entry in entries for name in ast.walk(entry) if isinstance(name, ast.Name)]
         if node.value.id not in self.inputs:
@@ -99,6 +101,12 @@ class _Reading(ast.NodeTransformer):
         axes = tuple(dict.fromkeys(names))
         name = self._name(Elsewhere(node.value.id, tuple(map(ast.unparse, entries)), axes))
         return ast.parse(f"{name}[{', '.join(axes)}]" if axes else name, mode="eval").body
+
+    def _is_along(self, name: str, entries: Sequence[ast.expr]) -> bool:
+        """Whether entries are asked for along the axes of the array; of axes that there are not, others complain."""
+        said = [entry.id for entry in entries if isinstance(entry, ast.Name)]
+        own = self.own.get(name, said)
+        return len(said) == len(entries) and (len(said) != len(own) or {*said} == {*own} or not {*said} <= self.axes)
 
     def _name(self, read: Elsewhere) -> str:
         known = next((name for name, other in self.found.items() if other == read), None)

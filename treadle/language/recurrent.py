@@ -25,8 +25,8 @@ def recurrence(
     each of these arrays along the axis.
 
     A state is an array that it begins with; or axes, as in "h d e", along which it begins with zeros; or these and a
-    number, as in ("h d", 1.0). States are kept in f32, or in i32 of integers. The step may compute, reduce and
-    contract; it uses its own arguments alone.
+    number, as in ("h d", 1.0). States are kept in f32, or in i32 of integers. The step may compute, reduce,
+    contract and take shares; it uses its own arguments alone.
 
     ```
     def step(S, k, v, rate):

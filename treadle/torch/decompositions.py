@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.fx import GraphModule
 
 from treadle.torch.added import embedding_dense_backward
@@ -63,7 +63,15 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.topk.default] = topk
     table[aten.max.dim] = largest_along
     table[aten.min.dim] = smallest_along
+    table.update(get_decompositions([aten._native_batch_norm_legit_functional.default]))
+    if hasattr(torch.ops.prims, "fma"):  # PyTorch makes it when it first writes `addcmul_` with it, as optimisers do
+        table[torch.ops.prims.fma.default] = multiply_add
     return table
+
+
+def multiply_add(left: Any, right: Any, summand: Any) -> Any:
+    """In one rounding, as far as f32 holds the product of narrower numbers."""
+    return (_wide(left) * right + summand).to(summand.dtype)
 
 
 def layer_norm(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
