@@ -27,6 +27,7 @@ from treadle.dialects.diagram.elements import CastOp, FillOp, IndexOp
 from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.operation import DiagramOperation, quote, same_axes
 from treadle.dialects.diagram.reduce import ReduceOp
+from treadle.dialects.diagram.rename import RenameOp
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_binding, parse_region_attributes, print_binding, print_region_attributes
 
@@ -34,7 +35,7 @@ KEPT = ("f32", "i32")
 """The formats of states: what is rounded at every position, a long row would lose."""
 MULTIPLIED = ("f16", "bf16", "f32", "i32")
 """The formats of factors in a step: those that a map multiplies."""
-STEPS = (CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp)
+STEPS = (CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, RenameOp)
 """What a step is made of."""
 
 
@@ -60,8 +61,8 @@ class RecurrenceOp(DiagramOperation):
     }
     ```
 
-    The body holds maps, casts, reductions, contractions, fills and positions, none of which has the axis. States are
-    f32 or i32."""
+    The body holds maps, casts, reductions, contractions, renames, fills and positions, none of which has the axis.
+    States are f32 or i32."""
 
     name = "diagram.recurrence"
 
@@ -114,9 +115,14 @@ class RecurrenceOp(DiagramOperation):
 
     @property
     def over_axes(self) -> tuple[str, ...]:
-        """The axes along which elements meet: its own, and those that the body reduces."""
-        reduced = (axis for op in self.step if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes)
-        return tuple(dict.fromkeys((self.axis.data, *reduced)))
+        """The axes along which elements meet: its own, and those that the body reduces, or that change names."""
+        met = [self.axis.data]
+        for op in self.step:
+            if isinstance(op, ContractOp | ReduceOp):
+                met += op.over_axes
+            elif isinstance(op, RenameOp):
+                met += op.meeting_axes
+        return tuple(dict.fromkeys(met))
 
     def verify_(self) -> None:
         self.check_arrays()

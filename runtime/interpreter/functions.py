@@ -249,6 +249,12 @@ class DiagramFunctions(SessionFunctions):
         along = operand.axes.index(axis)
         return self._result(op, Array(operand.axes, operand.numbers.reshaped(lambda data: data.take(place, along))))
 
+    @impl(diagram.RenameOp)
+    def run_rename(self, interpreter: Interpreter, op: diagram.RenameOp, args: PythonValues) -> PythonValues:
+        (operand,) = self._operands((op.operand,), args)
+        names = op.names
+        return self._result(op, Array(tuple(names.get(axis, axis) for axis in operand.axes), operand.numbers))
+
     @impl(diagram.ReadOp)
     def run_read(self, interpreter: Interpreter, op: diagram.ReadOp, args: PythonValues) -> PythonValues:
         source, axes = array_of(args[0]), axes_of(op.result.type)
