@@ -55,6 +55,7 @@ from treadle.runtime.interpreter.laws import find_law
 from treadle.runtime.interpreter.pieces import run_in_pieces
 from treadle.runtime.interpreter.places import Places, sums_at
 from treadle.runtime.interpreter.present import contract_present
+from treadle.runtime.interpreter.paths import Paths
 from treadle.runtime.interpreter.recurrences import at_each, at_position
 from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
@@ -294,9 +295,19 @@ class DiagramFunctions(SessionFunctions):
         axis, arrays = op.axis.data, self._operands(op.operands, args)
         states, inputs = arrays[: len(op.states)], arrays[len(op.states) :]
         made: list[list[Array]] = [[] for _ in op.outputs]
+
+        def step(given: Sequence[Array], bounded: bool) -> tuple[Array, ...]:
+            with self.session.bounding(bounded):
+                return cast("tuple[Array, ...]", interpreter.run_ssacfg_region(op.body, tuple(given), "position"))
+
+        is_likely = self.session.bounded and self.session.likely
+        paths = Paths(states, inputs, axis) if is_likely else None
         for place in range(merged_sizes(inputs)[axis]):
             here = tuple(at_position(each, axis, place) for each in inputs)
-            after = cast("tuple[Array, ...]", interpreter.run_ssacfg_region(op.body, (*states, *here), "position"))
+            if paths is None:
+                after = step((*states, *here), self.session.bounded)
+            else:
+                after = paths.after(step, states, here, place)
             states = after[: len(states)]
             for known, each in zip(made, after[len(states) :], strict=True):
                 known.append(each)
