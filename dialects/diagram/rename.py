@@ -76,7 +76,7 @@ class RenameOp(DiagramOperation):
         if around is not None and around.name != "diagram.recurrence" and around.dialect_name() != "hierarchy":
             raise VerifyException(
                 "it stands in the body of a recurrence alone: elsewhere an array is read, as in "
-                f"`diagram.read .. at \"{', '.join(sizes_of(self.result.type))}\"`"
+                f'`diagram.read .. at "{", ".join(sizes_of(self.result.type))}"`'
             )
 
     @classmethod

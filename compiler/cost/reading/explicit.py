@@ -43,7 +43,17 @@ from treadle.compiler.cost.kernel.operands import (
     stays_in_registers,
     written,
 )
-from treadle.compiler.cost.kernel.plan import LEAVING, LEAVING_WIDTHS, RENAMED, Issue, Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.kernel.plan import (
+    LEAVING,
+    LEAVING_WIDTHS,
+    RENAMED,
+    Issue,
+    Pieces,
+    Plan,
+    Tile,
+    Transfer,
+    Work,
+)
 from treadle.compiler.cost.kernel.roles import (
     ProductAxes,
     alignment_of,
