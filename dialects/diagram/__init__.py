@@ -19,8 +19,9 @@ Operations: `contract`, `reduce`, `scan` (prefix sums), `map`, `cast`, `fill`, `
 axis), `where` (the elements at which a condition holds), `read` (an affine window or diagonal of an array), `scatter`
 (elements added up where data say), `recurrence` (states taken from position to position), in which arrays may be under
 other names of their axes (`rename`), `swap` (neighbouring blocks along an axis), `collapse` and `expand` (axes as one
-axis, and back), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the accumulator's included, are part of the algorithm. Over the real numbers a cast is the
-identity; the interpreter computes in float64 and is the reference for everything below.
+axis, and back), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the accumulator's included,
+are part of the algorithm. Over the real numbers a cast is the identity; the interpreter computes in float64 and is the
+reference for everything below.
 
 Theory: arXiv 2412.03317, sections 2 and 3.
 """

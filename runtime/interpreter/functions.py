@@ -52,10 +52,10 @@ from treadle.runtime.interpreter.arrays import (
 )
 from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
+from treadle.runtime.interpreter.paths import Paths
 from treadle.runtime.interpreter.pieces import run_in_pieces
 from treadle.runtime.interpreter.places import Places, sums_at
 from treadle.runtime.interpreter.present import contract_present
-from treadle.runtime.interpreter.paths import Paths
 from treadle.runtime.interpreter.recurrences import at_each, at_position
 from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of

@@ -1,10 +1,10 @@
 """How far the states of a recurrence are likely to be from the reference: paths that roundings take.
 
-Worst cases of a step, one after another, grow without end where what is computed does not: a gate holds a state back, and
-a log-sum-exp moves no further than what it is of, but an interval knows of neither. So *likely* bounds are found by
-trying: beside the reference go some paths whose states are moved at every position by what is rounded there, to one side
-or the other by chance. How far they come to lie from the reference is the bound, to first order what errors do; a state
-that small errors move far, as in a chaotic network, has a bound that says so.
+Worst cases of a step, one after another, grow without end where what is computed does not: a gate holds a state back,
+and a log-sum-exp moves no further than what it is of, but an interval knows of neither. So *likely* bounds are found by
+trying: beside the reference go some paths whose states are moved at every position by what is rounded there, to one
+side or the other by chance. How far they come to lie from the reference is the bound, to first order what errors do; a
+state that small errors move far, as in a chaotic network, has a bound that says so.
 
 Source: the sampling of rounding errors as random variables is that of D. S. Parker, "Monte Carlo Arithmetic", UCLA
 CSD-970002, 1997."""

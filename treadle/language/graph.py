@@ -57,8 +57,8 @@ def check_format(format: str) -> None:
 
 
 class Graph:
-    """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic). `is_step`: it is
-    that of one position of a recurrence, where products are of f32 (i32 between integers) whatever arrives, as no
+    """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic). `is_step`:
+    it is that of one position of a recurrence, where products are of f32 (i32 between integers) whatever arrives, as no
     tensor cores make them, and arrays are in no memory."""
 
     def __init__(self, sizes: Mapping[str, int], is_step: bool = False):
@@ -201,8 +201,8 @@ class Graph:
         text, own = ", ".join(places), axes_of(value.type)
         if [each.strip() for each in text.split(",")] != list(axes) or len(axes) != len(own):
             raise TreadleError(
-                f"a step reads an array of [{', '.join(own)}] under other names of its axes alone, one for each, not at "
-                f"'{text}': read what is fed before the recurrence"
+                f"a step reads an array of [{', '.join(own)}] under other names of its axes alone, one for each, not "
+                f"at '{text}': read what is fed before the recurrence"
             )
         if unknown := [axis for axis in axes if axis not in self.sizes]:
             raise TreadleError(f"a step reads an array along '{unknown[0]}', which no argument has")

@@ -14,7 +14,8 @@ PIECES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Of each of two axes that groups cut; of all others they take one index."""
 
 HELD_WARPS = (2, 4, 8, 16)
-"""Along an axis that groups hold whole: a matrix that meets a state at every position stays in registers of them all."""
+"""Along an axis that groups hold whole: a matrix that meets a state at every position stays in the registers of all of
+them."""
 
 MOST_WARPS = 16
 """Of a block."""
