@@ -107,8 +107,9 @@ def _(op: ScanOp) -> Glyph:
 @_glyph.register
 def _(op: RecurrenceOp) -> Glyph:
     axis, names = op.axis.data, ", ".join(value.name_hint or "·" for value in op.last)
-    about = f"a recurrence over {axis}: {names} from position to position"
-    return Glyph(f"↻ {axis}", "box", op.over_axes, about)
+    back = ", the last one first" if op.is_reverse else ""
+    about = f"a recurrence over {axis}: {names} from position to position{back}"
+    return Glyph(f"{'↺' if op.is_reverse else '↻'} {axis}", "box", op.over_axes, about)
 
 
 @_glyph.register

@@ -302,7 +302,8 @@ class DiagramFunctions(SessionFunctions):
 
         is_likely = self.session.bounded and self.session.likely
         paths = Paths(states, inputs, axis) if is_likely else None
-        for place in range(merged_sizes(inputs)[axis]):
+        order = range(merged_sizes(inputs)[axis])
+        for place in reversed(order) if op.is_reverse else order:
             here = tuple(at_position(each, axis, place) for each in inputs)
             if paths is None:
                 after = step((*states, *here), self.session.bounded)
@@ -312,7 +313,9 @@ class DiagramFunctions(SessionFunctions):
             for known, each in zip(made, after[len(states) :], strict=True):
                 known.append(each)
         outputs = [
-            at_each(each, axis, axes_of(output.type)) if each else self._empty(output.type)
+            at_each(each[::-1] if op.is_reverse else each, axis, axes_of(output.type))
+            if each
+            else self._empty(output.type)
             for each, output in zip(made, op.outputs, strict=True)
         ]
         return tuple(self._checked(each, array) for each, array in zip(op.results, (*states, *outputs), strict=True))

@@ -234,8 +234,9 @@ class Graph:
         states: Sequence[SSAValue],
         inputs: Sequence[SSAValue],
         step: Callable[[Graph, Sequence[SSAValue], Sequence[SSAValue]], Sequence[SSAValue]],
+        reverse: bool = False,
     ) -> tuple[SSAValue, ...]:
-        """The states after the last position of an axis, and what `step` makes of each, which writes that down in the
+        """The states after the last position of an axis that is taken (with `reverse` the first), and what `step` makes of each, which writes that down in the
         graph of its own that it is given, of the values of a position (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
@@ -254,7 +255,7 @@ class Graph:
             after = [name for name in axes_of(value.type) if name not in before]
             types.append(self._type([*before, axis, *after], format_of(value.type)))
         try:
-            op = RecurrenceOp(axis, list(states), list(inputs), types, Region(inner.block))
+            op = RecurrenceOp(axis, list(states), list(inputs), types, Region(inner.block), reverse)
             op.verify()
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error
