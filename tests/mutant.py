@@ -61,6 +61,7 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/added_products.mlir": ({}, {"k": 3}),
     "examples/delta_rule.mlir": ({"h": 2, "t": 5, "e": 9},),
     "examples/gru.mlir": ({"b": 2, "t": 3},),
+    "tests/programs/recurrent_both_ways.mlir": ({"b": 2, "t": 4},),
     "tests/programs/crf_forward.mlir": ({"b": 2, "t": 4}, {"b": 1, "t": 0}),
     "tests/programs/recurrent_cells.mlir": ({"b": 2, "t": 6, "c": 9}, {"t": 0}),
     "tests/programs/recurrent_paths.mlir": ({"b": 3, "t": 4},),

@@ -510,6 +510,11 @@ MUTATIONS: dict[str, Mutation] = {
         "self._save(block, value, output)",
         "self._save(block, value, outputs[0])",
     ),
+    "recurrences: always from the first position": (
+        "passes/streams/positions",
+        "stream.attributes[REVERSE] = UnitAttr()",
+        "pass",
+    ),
     "recurrences: factors are added": (
         "passes/_recurrences",
         "else arith.MulfOp(left, right)",

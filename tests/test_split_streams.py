@@ -32,7 +32,6 @@ PASS = "hierarchy-split-streams"
 REFUSED = {
     "combine": "no axis of it is streamed",
     "delta_rule": "it is a recurrence along 't': no part of that knows the state before it",
-    "gru": "it is a recurrence along 't': no part of that knows the state before it",
     "embedding": "a result has axis 'd'",
     "layer_norm": "a result has axis 'i'",
     "rms_norm": "a result has axis 'i'",

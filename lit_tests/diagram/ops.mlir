@@ -351,3 +351,13 @@ func.func @rename(%S: !S, %m: !m, %W: tensor<?x?xf32, #diagram.array<[q, r]>>) -
   }
   func.return %last : !m
 }
+
+// CHECK-LABEL: func.func @backwards
+// CHECK:         diagram.recurrence over x reverse (%s = %m : tensor<?xf32, #diagram.array<[q]>>) each (%v = %S : tensor<?x?xf32, #diagram.array<[q, x]>>) -> (
+// GENERIC:       "diagram.recurrence"(%m, %S) <{axis = "x", reverse, operandSegmentSizes = array<i32: 1, 1>}> ({
+func.func @backwards(%S: !S, %m: !m) -> (!m, !S) {
+  %last, %Y = diagram.recurrence over x reverse (%s = %m : !m) each (%v = %S : !S) -> (!m, !S) {
+    diagram.yield %v, %s : !m, !m
+  }
+  func.return %last, %Y : !m, !S
+}

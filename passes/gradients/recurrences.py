@@ -3,8 +3,8 @@
 What happens at a position is made again of the states before it, which a recurrence like the first one keeps. From the
 last position that was taken to the first the cotangent of a state after a position becomes that of the state before it,
 by the rules of the operations of the body. What is fed, and what is the same at all positions, counts at each position
-by itself, once it is known how much the state after it counts: so these gradients are those of the body on whole arrays,
-of all positions together, and products among them are products of matrices."""
+by itself, once it is known how much the state after it counts: so these gradients are those of the body on whole
+arrays, of all positions together, and products among them are products of matrices."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _of_positions(
     for each in op.step:
         values[each.results[0]] = backward.write(_of_all(op, each, values), each.results[0].name_hint)
     assert first is not None
-    steps = [each for each in _behind(first)]
+    steps = _behind(first)
     backward.active = {*backward.active, *_depending_among(steps, {*op.inputs} & backward.active)}
     for i, cotangent in after.items():
         _add(op, values[op.yielded[i]], cotangent, backward)

@@ -236,8 +236,8 @@ class Graph:
         step: Callable[[Graph, Sequence[SSAValue], Sequence[SSAValue]], Sequence[SSAValue]],
         reverse: bool = False,
     ) -> tuple[SSAValue, ...]:
-        """The states after the last position of an axis that is taken (with `reverse` the first), and what `step` makes of each, which writes that down in the
-        graph of its own that it is given, of the values of a position (TreadleError)."""
+        """The states after the last position of an axis, or with `reverse` the first, and what `step` makes of each,
+        which writes that down in the graph of its own that it is given, of the values of a position (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
         inner = Graph({name: size for name, size in self.sizes.items() if name != axis}, is_step=True)
