@@ -29,7 +29,7 @@ def recurrence(op: RecurrenceOp, backward: Backward, differentiate: Rules) -> No
     """Hand the cotangents of the results on to what it begins with and what it is fed (Refusal)."""
     if not {*op.operands} & backward.active:
         return
-    given = {result: each for result in op.results if (each := backward.cotangent(result)) is not None}
+    given: Values = {result: each for result in op.results if (each := backward.cotangent(result)) is not None}
     if not given:
         return
     before = _states_before(op, backward)
@@ -40,6 +40,11 @@ def recurrence(op: RecurrenceOp, backward: Backward, differentiate: Rules) -> No
     after = dict(zip(floats, back.outputs, strict=True))
     _of_positions(op, before, after, given, backward, differentiate)
     backward.note(op.results[0], "chain rule, from position to position", f"{op.axis.data} the other way")
+
+
+def _outputs(op: RecurrenceOp) -> list[tuple[SSAValue, SSAValue]]:
+    """What the body yields of a position, and the result that it is of all of them."""
+    return list(zip(op.yielded[len(op.states) :], op.outputs, strict=True))
 
 
 def _along(op: RecurrenceOp, type: Attribute, format: Attribute | None = None) -> Attribute:
@@ -76,8 +81,8 @@ def _back(
     of the states after every position."""
     axis, floats = op.axis.data, [i for i, state in enumerate(op.states) if is_float(state.type)]
     begin = [_begun(given.get(op.last[i]), op.last[i], backward) for i in floats]
-    outputs = [output for output in op.outputs if output in given]
-    cotangents = [backward.spread(given[output], output) for output in outputs]
+    made_of = [(value, output) for value, output in _outputs(op) if output in given]
+    cotangents = [backward.spread(given[output], output) for _, output in made_of]
     fed = [*before, *op.inputs, *cotangents]
     types = [value.type if not is_array(value.type) else at_position(value.type, axis) for value in (*begin, *fed)]
     block = Block(arg_types=types)
@@ -92,10 +97,9 @@ def _back(
     inner.location = backward.location
     steps = list(block.ops)
     for i, cotangent in zip(floats, own, strict=True):
-        inner.add(values.get(op.yielded[i], op.yielded[i]), cotangent)
-    for output, cotangent in zip(outputs, block.args[len(block.args) - len(outputs) :], strict=True):
-        value = op.yielded[[*op.results].index(output)]
-        inner.add(values.get(value, value), cotangent)
+        inner.add(values[op.yielded[i]], cotangent)
+    for (value, _), cotangent in zip(made_of, block.args[len(block.args) - len(made_of) :], strict=True):
+        inner.add(values[value], cotangent)
     for each in reversed(steps):
         differentiate(each, inner)
     made = [_ended(inner, values[op.body.block.args[i]]) for i in floats]
@@ -148,10 +152,9 @@ def _of_positions(
     backward.active = {*backward.active, *_depending_among(steps, {*op.inputs} & backward.active)}
     for i, cotangent in after.items():
         _add(op, values[op.yielded[i]], cotangent, backward)
-    for output in op.outputs:
+    for value, output in _outputs(op):
         if output in given:
-            value = values[op.yielded[[*op.results].index(output)]]
-            _add(op, value, backward.spread(given[output], output), backward)
+            _add(op, values[value], backward.spread(given[output], output), backward)
     for each in reversed(steps):
         differentiate(each, backward)
 
