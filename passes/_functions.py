@@ -230,7 +230,8 @@ def unite_equal(block: Block) -> None:
             continue
         known = first.setdefault(_key(op), op)
         if known is not op:
-            op.results[0].replace_all_uses_with(known.results[0])
+            for result, same in zip(op.results, known.results, strict=True):
+                result.replace_all_uses_with(same)
             op.detach()
             op.erase()
 
@@ -249,6 +250,8 @@ def _body_key(block: Block) -> object:
         operands = tuple(number[operand] for operand in op.operands)
         lines.append((op.name, operands, frozenset((op.properties | op.attributes).items())))
         lines.append(tuple(op.result_types))
+        # the maps of a recurrence's body, which know nothing of what is around them
+        lines.append(tuple(_body_key(each) for region in op.regions for each in region.blocks))
         for result in op.results:
             number[result] = len(number)
     return tuple(lines)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DenseArrayBase, i32
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, RecurrenceOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of, with_level
-from treadle.dialects.diagram.formats import INTEGERS
+from treadle.dialects.diagram.formats import INTEGERS, SIXTEEN_BIT
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy import YieldOp as EndOp
 from treadle.passes._functions import erase_dead, erase_unused
@@ -78,7 +78,7 @@ class Position:
         for op in self.op.step:
             if isinstance(op, ContractOp):
                 values[op.result] = self._product(op, values)
-            else:
+            elif not self._is_widened_later(op):
                 values[op.results[0]] = self._copy(op, values)
         count = len(self.op.states)
         states = [
@@ -98,7 +98,7 @@ class Position:
 
     def _product(self, op: ContractOp, values: Values) -> SSAValue:
         """A row of products is no work for tensor cores: the elements are multiplied, and added up."""
-        factors = [values[op.lhs], values[op.rhs]]
+        factors = [self._factor(value, values) for value in (op.lhs, op.rhs)]
         sizes = {axis: size for value in (op.rhs, op.lhs) for axis, size in sizes_of(value.type).items()}
         whole = array_type(op.accumulate, self._with_axis(sizes, factors))
         product = self._add(_multiplied(factors, op.accumulate, self.tile(whole)), op.result)
@@ -107,6 +107,20 @@ class Position:
         if format_of(op.result.type) == op.accumulate:
             return total
         return self._add(CastOp(total, self._type(op.result, [total])), op.result)
+
+    def _factor(self, value: SSAValue, values: Values) -> SSAValue:
+        owner = value.owner
+        return values[owner.operand] if isinstance(owner, CastOp) and self._is_widened_later(owner) else values[value]
+
+    def _is_widened_later(self, op: Operation) -> bool:
+        """Whether a cast is of what is the same at all positions, which stays as narrow as it is: it is widened where
+        it is multiplied."""
+        if not isinstance(op, CastOp) or not isinstance(op.operand, BlockArgument):
+            return False
+        given = self.op.operands[op.operand.index]
+        widens = str(format_of(given.type)) in SIXTEEN_BIT and str(format_of(op.result.type)) == "f32"
+        is_same = op.operand.index >= len(self.op.states) and self.axis not in axes_of(given.type)
+        return widens and is_same and all(isinstance(use.operation, ContractOp) for use in op.result.uses)
 
     def _state(self, value: SSAValue, last: SSAValue) -> SSAValue:
         """Without the axis, along which a piece has one element: a product of one number is that number."""

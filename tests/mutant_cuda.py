@@ -105,6 +105,7 @@ PROGRAMS = (
     Program("examples/attention.mlir", "h100", [SHORT | {"x": 640}], None, KEPT),
     Program("examples/attention_latent.mlir", "h100", [{"b": 2, "h": 70, "x": 100}]),
     Program("examples/attention_stick_breaking.mlir", "a100", [{"h": 1, "q": 70, "x": 90}]),
+    Program("examples/gru.mlir", "h100", [{"b": 2, "t": 3}]),
 )
 FIRST = {
     "across: all warpgroups take the first columns": 26,
@@ -121,6 +122,9 @@ FIRST = {
     "compiler/printer/matrices": 25,
     "compiler/lowering/selections": 13,
     "compiler/printer/order": 2,
+    "compiler/printer/renames": 28,
+    "compiler/lowering/renames": 28,
+    "barriers: what is read in one turn is written in the next": 28,
     "compiler/printer/scans": 27,
     "compiler/printer/selections": 13,
     "selections: nobody waits for the list": 13,

@@ -15,6 +15,7 @@ PROGRAMS = (
     "examples/attention_causal.mlir",
     "examples/layer_norm.mlir",
     "examples/swiglu.mlir",
+    "tests/programs/recurrent_cells.mlir",
     "tests/programs/gradients/ties.mlir",
     "tests/programs/gradients/two_sums.mlir",
 )

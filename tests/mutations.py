@@ -510,10 +510,30 @@ MUTATIONS: dict[str, Mutation] = {
         "self._save(block, value, output)",
         "self._save(block, value, outputs[0])",
     ),
+    "recurrences: always from the first position": (
+        "passes/streams/positions",
+        "stream.attributes[REVERSE] = UnitAttr()",
+        "pass",
+    ),
     "recurrences: factors are added": (
         "passes/_recurrences",
         "else arith.MulfOp(left, right)",
         "else arith.AddfOp(left, right)",
+    ),
+    "recurrences: what is widened later is what came before it": (
+        "passes/_recurrences",
+        "return values[owner.operand] if isinstance(owner, CastOp)",
+        "return [*values.values()][-1] if isinstance(owner, CastOp)",
+    ),
+    "renames: groups cut what has another name": (
+        "passes/kernels/roles",
+        "if isinstance(op, RenameOp) and axis in op.meeting_axes:",
+        "if isinstance(op, RenameOp) and axis in op.names.values():",
+    ),
+    "renames: the reference names no axis": (
+        "runtime/interpreter/functions",
+        "Array(tuple(names.get(axis, axis) for axis in operand.axes), operand.numbers)",
+        "Array(tuple(names.get(axis, axis) for axis in reversed(operand.axes)), operand.numbers)",
     ),
     "recurrences: what is made of one state is made of another": (
         "passes/_recurrences",

@@ -563,6 +563,22 @@ MUTATIONS: dict[str, Mutation] = {
         "own = warp_place(layout, axes[1])",
         'own = "0"',
     ),
+    # States that meet a matrix.
+    "renames: elements stay where they were": (
+        "compiler/lowering/renames",
+        "result = lowering.emit(cuda.RenameOp(value, op.names))",
+        "result = lowering.emit(cuda.RenameOp(value, dict(zip(op.names.values(), op.names, strict=True))))",
+    ),
+    "renames: all registers are the first": (
+        "compiler/printer/renames",
+        'element = writer.number(op.value, f"{writer.values[op.value]}{at}")',
+        'element = writer.number(op.value, f"{writer.values[op.value]}[0]")',
+    ),
+    "barriers: what is read in one turn is written in the next": (
+        "compiler/lowering/barriers",
+        "return {base_of(op.destination)}, set()",
+        "return set(), set()",
+    ),
     # Widths.
     "coalescing: wider than what is side by side": (
         "passes/staging/widths",

@@ -22,6 +22,21 @@ MUTATIONS: dict[str, Mutation] = {
         "share = quotient(convert(Leaf(cotangent), f32), Leaf(count))",
         "share = product(convert(Leaf(cotangent), f32), Leaf(count))",
     ),
+    "gradients: states before a position are those after it": (
+        f"{GRADIENTS}/recurrences",
+        "YieldOp(*terminator.operands[:count], *block.args[:count])",
+        "YieldOp(*terminator.operands[:count], *terminator.operands[:count])",
+    ),
+    "gradients: what is fed counts by the state before": (
+        f"{GRADIENTS}/recurrences",
+        "block.add_op(YieldOp(*made, *own))",
+        "block.add_op(YieldOp(*made, *made))",
+    ),
+    "gradients: a recurrence goes the same way": (
+        f"{GRADIENTS}/recurrences",
+        "Region(block), not op.is_reverse)",
+        "Region(block), op.is_reverse)",
+    ),
     "gradients: exchanges any sum": (
         f"{GRADIENTS}/exchange",
         "return _same((known.lhs, known.rhs), (weights, common))",

@@ -253,6 +253,21 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, b: Tensor) -> tuple[Tensor, ...]
     return torch.stack(read, 1), state
 
 
+def gru(x: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
+    """Matrices of the state are given times 8."""
+    into, own, (br, bz, bn, bh, state) = arrays[:3], arrays[3:6], arrays[6:]
+    network = torch.nn.GRU(x.shape[-1], state.shape[-1], batch_first=True, dtype=x.dtype)
+    zero = torch.zeros_like(bh)
+    given = {
+        "weight_ih_l0": torch.cat([each.T for each in into]),
+        "weight_hh_l0": torch.cat([each.T / 8 for each in own]),
+        "bias_ih_l0": torch.cat([br, bz, bn]),
+        "bias_hh_l0": torch.cat([zero, zero, bh]),
+    }
+    made, last = torch.func.functional_call(network, given, (x, state[None]))
+    return made, last[0]
+
+
 def cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (F.cross_entropy(z, y, reduction="none"),)
 
@@ -369,6 +384,7 @@ ORACLES: dict[str, Oracle] = {
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
     "layer_norm": layer_norm,
     "delta_rule": delta_rule,
+    "gru": gru,
     "gated_linear_attention": gated_linear_attention,
     "linear_attention": linear_attention,
     "linear_attention_causal": linear_attention_causal,

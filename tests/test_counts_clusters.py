@@ -55,6 +55,7 @@ ALONG: dict[str, tuple[str, ...]] = {
     "conv1d_dilated": ("b", "f", "t"),
     "cross_attention": ("q",),
     "experts": ("n",),
+    "gru": ("b", "j", "t"),
     "routing": ("t",),
     "lora": ("t", "j"),
     "matmul": ("m", "n"),

@@ -518,7 +518,7 @@ def test_the_command_writes_a_program_that_others_take(
     assert "@attention_gradient_gradient(" in Path("twice.mlir").read_text()
 
 
-WITH_GRADIENTS = sorted(path for path in EXAMPLES.glob("*.mlir") if path.stem != "delta_rule")
+WITH_GRADIENTS = sorted(EXAMPLES.glob("*.mlir"))
 """Of a recurrence none is known (`test_recurrence.py`)."""
 
 

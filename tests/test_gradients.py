@@ -32,7 +32,6 @@ SIZES = {"maximum_of_some_elements": {"q": 3, "x": 2507}, "condition_on_an_axis_
 
 REFUSED = {
     "around_a_boundary": "the gradient of a diagram is made of diagram operations: differentiate it before fusion",
-    **dict.fromkeys(("delta_rule", "recurrent_cells"), "no gradient of a recurrence is known"),
     "merged_result": "diagram operations: it merges dimensions of a result: return the result as it is",
 }
 

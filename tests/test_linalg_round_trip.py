@@ -35,7 +35,7 @@ PADDED = ("attention_forgetting",)
 """What reads zeros around an array, which none does either."""
 SCANNED = ("attention_stick_breaking",)
 """What is scanned, which no operation of it says."""
-RECURRENT = ("delta_rule",)
+RECURRENT = ("delta_rule", "gru")
 """What any function takes from position to position, which none says either (`test_recurrence.py`)."""
 EVERY = sorted((Path(__file__).parents[1] / "examples").glob("*.mlir"))
 OF_WIDE_PRODUCTS = ("attention_dropout",)

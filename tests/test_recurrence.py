@@ -20,7 +20,9 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import load_module, parse_module
+from treadle.dialects.diagram import RecurrenceOp
 from treadle.dialects.hierarchy import KernelOp
+from treadle.passes._functions import unite_equal
 from treadle.passes.convert_diagram_to_linalg import ConvertDiagramToLinalgPass
 from treadle.runtime.interpreter import entry_function, run_function
 
@@ -486,6 +488,22 @@ def test_what_is_no_step() -> None:
     refused(lambda s, x: tl.keep(s + x, "b < 2"), "'diagram.where' in the body of a recurrence")
 
 
+def test_recurrences_that_are_alike_become_one_and_others_not() -> None:
+    """Whatever a map in their bodies computes."""
+    lines = PLAIN.split("\n")
+    begin = next(i for i, line in enumerate(lines) if "diagram.recurrence" in line)
+    own = lines[begin : begin + 7]
+    for name, change, count in (("mulf", "mulf", 1), ("mulf", "subf", 2)):
+        more = [line.replace("%S, %Y", "%T, %U").replace(name, change) for line in own]
+        module = parse_module(
+            "\n".join([*lines[: begin + 7], *more, "  func.return %S, %T : !s, !s", "}"]).replace(
+                "-> !s {", "-> (!s, !s) {", 1
+            )
+        )
+        unite_equal(entry_function(module).body.block)
+        assert sum(isinstance(op, RecurrenceOp) for op in module.walk()) == count
+
+
 # -- what is refused ---------------------------------------------------------------------------------
 
 WRONG = {
@@ -544,11 +562,6 @@ def test_absent_elements_are_refused() -> None:
     text = PLAIN.replace("  %S, %Y", '  %W = diagram.where %X if "t < 5" : !X -> !X\n  %S, %Y').replace("= %X", "= %W")
     with pytest.raises(TreadleError, match="%W has elements only where a condition holds"):
         treadle.compile(text, machine="h100")
-
-
-def test_no_gradient_is_known() -> None:
-    with pytest.raises(TreadleError, match="no gradient of a recurrence is known"):
-        treadle.differentiate(PLAIN)
 
 
 def test_linalg_has_no_recurrence() -> None:

@@ -15,7 +15,18 @@ from xdsl.ir import Attribute, Operation
 from treadle.compiler.draw.expressions import expression_of, number_text
 from treadle.dialects import diagram
 from treadle.dialects.cuda import CopyOp, LoadOp, ProductOp, ReadOp, WriteOp
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, RecurrenceOp, ReduceOp, ScanOp, WhereOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    FillOp,
+    MapOp,
+    RecurrenceOp,
+    ReduceOp,
+    RenameOp,
+    ScanOp,
+    WhereOp,
+)
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.condition import Read, spelled, terms_of
 from treadle.dialects.diagram.place import axes_of_forms
@@ -96,8 +107,16 @@ def _(op: ScanOp) -> Glyph:
 @_glyph.register
 def _(op: RecurrenceOp) -> Glyph:
     axis, names = op.axis.data, ", ".join(value.name_hint or "·" for value in op.last)
-    about = f"a recurrence over {axis}: {names} from position to position"
-    return Glyph(f"↻ {axis}", "box", op.over_axes, about)
+    back = ", the last one first" if op.is_reverse else ""
+    about = f"a recurrence over {axis}: {names} from position to position{back}"
+    return Glyph(f"{'↺' if op.is_reverse else '↻'} {axis}", "box", op.over_axes, about)
+
+
+@_glyph.register
+def _(op: RenameOp) -> Glyph:
+    pairs = op.names.items()
+    about = "renamed: " + ", ".join(f"what lies along {old} lies along {new}" for old, new in pairs)
+    return Glyph(", ".join(f"{old} → {new}" for old, new in pairs), "box", op.meeting_axes, about)
 
 
 @_glyph.register

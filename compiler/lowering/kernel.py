@@ -18,6 +18,7 @@ from treadle.compiler.lowering.pending import PendingFill, PendingIndex
 from treadle.compiler.lowering.pieces import locate_group, lower_piece
 from treadle.compiler.lowering.products import lower_contract
 from treadle.compiler.lowering.reductions import lower_reduce
+from treadle.compiler.lowering.renames import lower_rename
 from treadle.compiler.lowering.scans import lower_scan
 from treadle.compiler.lowering.selections import lower_select
 from treadle.compiler.lowering.state import KernelLowering
@@ -33,6 +34,7 @@ from treadle.dialects.diagram import (
     IndexOp,
     MapOp,
     ReduceOp,
+    RenameOp,
     ScanOp,
     SwapOp,
     WhereOp,
@@ -72,6 +74,8 @@ def lower_op(lowering: KernelLowering, op: Operation) -> None:
             lowering.values[op.result] = lower_reduce(lowering, op)
         case ScanOp():
             lowering.values[op.result] = lower_scan(lowering, op)
+        case RenameOp():
+            lowering.values[op.result] = lower_rename(lowering, op)
         case SwapOp():
             lowering.values[op.result] = lower_swap(lowering, op)
         case MapOp():

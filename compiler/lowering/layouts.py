@@ -16,7 +16,18 @@ from treadle.compiler.lowering.pairs import by_lanes, taken_singly
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, neighbours_in_vector, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
 from treadle.dialects.cuda.products import DEPTHS
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, ScanOp, SwapOp, WhereOp
+from treadle.dialects.diagram import (
+    CastOp,
+    ContractOp,
+    FillOp,
+    IndexOp,
+    MapOp,
+    ReduceOp,
+    RenameOp,
+    ScanOp,
+    SwapOp,
+    WhereOp,
+)
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, SIXTEEN_BIT
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
@@ -133,6 +144,8 @@ class Layouts:
                 self._reduce(op)
             case MapOp():
                 self._set(op.result, self._unless_moved(self.left_operand(op.result), self._elementwise(op)))
+            case RenameOp():
+                self._set(op.result, self._rows(op.result))
             case SwapOp():
                 self._set(op.result, self.found.get(op.operand) or self._demanded(op.operand))
             case CastOp() | WhereOp() if self.settled or not self._is_open(op.operand):

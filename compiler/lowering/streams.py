@@ -89,7 +89,7 @@ def _pieces_of(
 ) -> list[SSAValue]:
     """A loop over the pieces of a run; over turns, where the pieces are on a list."""
     body = Block(arg_types=[IndexType(), *(value.type for value in state)])
-    named(body.args[0], f"{op.axis}0" if listed is None else "turn")
+    named(body.args[0], f"{op.axis}0" if listed is None and not op.is_reverse else "turn")
     for arg, source in zip(body.args[1:], op.step.block.args, strict=True):
         hinted(arg, source)
     step = lowering.index(op.size if listed is None else 1)
@@ -97,11 +97,13 @@ def _pieces_of(
     lowering.bounded |= {op.axis} if is_bounded else set()
     with lowering.inside(body), lowering.between(op.axis, run.begin, run.stop):
         position = body.args[0] if listed is None else _listed_at(lowering, op, listed, body.args[0])
+        position = _from_the_end(lowering, op, run, position) if op.is_reverse else position
         lowering.emit(scf.YieldOp(*_step(lowering, op, run.region, position, list(body.args[1:]))))
     lowering.bounded -= {op.axis}
     loop = lowering.emit(scf.ForOp(run.start, run.end, step, state, body))
     loop.location = op.location
     which = ", those that are selected" if listed is not None else ""
+    which += ", the last first" if op.is_reverse else ""
     which += f", {run.where}" if run.where else ""
     loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}{which}")
     if op in lowering.turn_registers:
@@ -118,6 +120,12 @@ def _listed_at(lowering: KernelLowering, op: StreamOp, listed: Listed, turn: SSA
     count = listed.count if listed.rest is not None else None
     at = lowering.emit(cuda.SelectedOp(listed.tile, turn, listed.step, count, listed.rest))
     return named(at.result, f"{op.axis}0")
+
+
+def _from_the_end(lowering: KernelLowering, op: StreamOp, run: Run, turn: SSAValue) -> SSAValue:
+    """The position of a turn where the last one is taken first."""
+    last = lowering.emit(arith.SubiOp(run.end, lowering.index(1))).result
+    return named(lowering.emit(arith.SubiOp(last, turn)).result, f"{op.axis}0")
 
 
 def _last_piece(

@@ -21,6 +21,7 @@ from treadle.compiler.printer.masks import print_mask
 from treadle.compiler.printer.matrices import read_accumulator, read_left_in_boxes
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce, scaled_start
+from treadle.compiler.printer.renames import print_rename
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.scans import print_scan
 from treadle.compiler.printer.selections import print_select, print_selected, print_selected_before
@@ -290,6 +291,7 @@ PRINTED: dict[type[Operation], Callable[[KernelPrinter, Any], None]] = {
     ReduceOp: print_reduce,
     ScanOp: print_scan,
     cuda.ExchangeOp: print_exchange,
+    cuda.RenameOp: print_rename,
     cuda.SwapOp: print_swap,
     cuda.ExceedsOp: print_exceeds,
     cuda.CombineOp: print_combine,

@@ -52,6 +52,7 @@ from treadle.dialects.cuda.parts import PartsOp
 from treadle.dialects.cuda.placed import PlacedAccess, Scatter
 from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.promoted import ProductOfWarpgroupsOp, PromotedProductOp
+from treadle.dialects.cuda.rename import RenameOp
 from treadle.dialects.cuda.rings import (
     AcquireBesideOp,
     AcquireOp,
@@ -115,6 +116,7 @@ Cuda = Dialect(
         ReadOp,
         ReadyOp,
         ReleaseOp,
+        RenameOp,
         RingOp,
         RolesOp,
         SelectOp,
@@ -186,6 +188,7 @@ __all__ = [
     "ReadOp",
     "ReadyOp",
     "ReleaseOp",
+    "RenameOp",
     "RingOp",
     "RingType",
     "RolesOp",

@@ -17,10 +17,11 @@ is the same diagram.
 
 Operations: `contract`, `reduce`, `scan` (prefix sums), `map`, `cast`, `fill`, `extent`, `index` (positions along an
 axis), `where` (the elements at which a condition holds), `read` (an affine window or diagonal of an array), `scatter`
-(elements added up where data say), `recurrence` (states taken from position to position), `swap` (neighbouring blocks
-along an axis), `collapse` and `expand` (axes as one axis, and back), and `apply`, which applies a `law` (softmax, say)
-by name. Number formats, the accumulator's included, are part of the algorithm. Over the real numbers a cast is the
-identity; the interpreter computes in float64 and is the reference for everything below.
+(elements added up where data say), `recurrence` (states taken from position to position), in which arrays may be under
+other names of their axes (`rename`), `swap` (neighbouring blocks along an axis), `collapse` and `expand` (axes as one
+axis, and back), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the accumulator's included,
+are part of the algorithm. Over the real numbers a cast is the identity; the interpreter computes in float64 and is the
+reference for everything below.
 
 Theory: arXiv 2412.03317, sections 2 and 3.
 """
@@ -39,6 +40,7 @@ from treadle.dialects.diagram.random import RandomOp
 from treadle.dialects.diagram.read import ReadOp
 from treadle.dialects.diagram.recurrence import RecurrenceOp
 from treadle.dialects.diagram.reduce import ReduceOp
+from treadle.dialects.diagram.rename import RenameOp
 from treadle.dialects.diagram.scan import ScanOp
 from treadle.dialects.diagram.scatter import ScatterOp
 from treadle.dialects.diagram.swap import SwapOp
@@ -62,6 +64,7 @@ Diagram = Dialect(
         ReadOp,
         RecurrenceOp,
         ReduceOp,
+        RenameOp,
         ScanOp,
         ScatterOp,
         SwapOp,

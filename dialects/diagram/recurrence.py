@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
     lazy_traits_def,
+    opt_prop_def,
     prop_def,
     region_def,
     var_operand_def,
@@ -28,6 +29,7 @@ from treadle.dialects.diagram.law import ApplyOp
 from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.operation import DiagramOperation, quote, same_axes
 from treadle.dialects.diagram.reduce import ReduceOp
+from treadle.dialects.diagram.rename import RenameOp
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_binding, parse_region_attributes, print_binding, print_region_attributes
 
@@ -35,7 +37,7 @@ KEPT = ("f32", "i32")
 """The formats of states: what is rounded at every position, a long row would lose."""
 MULTIPLIED = ("f16", "bf16", "f32", "i32")
 """The formats of factors in a step: those that a map multiplies."""
-STEPS = (ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp)
+STEPS = (ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, RenameOp)
 """What a step is made of."""
 
 
@@ -52,21 +54,25 @@ class RecurrenceOp(DiagramOperation):
     the axis are the same at all of them. It yields the states as they are after it, then what is made of the position.
 
     The results are the states after the last position, and for each further array that the body yields all of them
-    along the axis. Without a position the states are what they began with.
+    along the axis. Without a position the states are what they began with. With `reverse` the last position is taken
+    first: the states before a position are those after the one that follows it along the axis, and results are the
+    states after the first.
 
     ```
     %last, %Y = diagram.recurrence over t (%h = %H0 : !h) each (%x = %X : !X) -> (!h, !X) {
       %g = diagram.map (%a = %h : !h, %b = %x : !h) -> !h { ... }
       diagram.yield %g, %g : !h, !h
     }
+    %first, %Z = diagram.recurrence over t reverse (%h = %H0 : !h) each (%x = %X : !X) -> (!h, !X) { ... }
     ```
 
-    The body holds maps, casts, reductions, contractions, laws, fills and positions, none of which has the axis. States
-    are f32 or i32."""
+    The body holds maps, casts, reductions, contractions, laws, renames, fills and positions, none of which has the
+    axis. States are f32 or i32."""
 
     name = "diagram.recurrence"
 
     axis = prop_def(StringAttr)
+    reverse = opt_prop_def(UnitAttr)
     states = var_operand_def()
     inputs = var_operand_def()
     made = var_result_def()
@@ -83,17 +89,23 @@ class RecurrenceOp(DiagramOperation):
         inputs: Sequence[SSAValue | Operation],
         result_types: Sequence[Attribute],
         body: Region,
+        reverse: bool = False,
     ):
         super().__init__(
             operands=[states, inputs],
-            properties={"axis": StringAttr(axis)},
+            properties={"axis": StringAttr(axis), "reverse": UnitAttr() if reverse else None},
             result_types=[result_types],
             regions=[body],
         )
 
     @property
+    def is_reverse(self) -> bool:
+        """Whether the last position is taken first."""
+        return self.reverse is not None
+
+    @property
     def last(self) -> tuple[SSAValue, ...]:
-        """The states after the last position."""
+        """The states after the last position that is taken."""
         return tuple(self.results[: len(self.states)])
 
     @property
@@ -115,9 +127,14 @@ class RecurrenceOp(DiagramOperation):
 
     @property
     def over_axes(self) -> tuple[str, ...]:
-        """The axes along which elements meet: its own, and those that the body reduces."""
-        reduced = (axis for op in self.step if isinstance(op, ApplyOp | ContractOp | ReduceOp) for axis in op.over_axes)
-        return tuple(dict.fromkeys((self.axis.data, *reduced)))
+        """The axes along which elements meet: its own, and those that the body reduces, or that change names."""
+        met = [self.axis.data]
+        for op in self.step:
+            if isinstance(op, ApplyOp | ContractOp | ReduceOp):
+                met += op.over_axes
+            elif isinstance(op, RenameOp):
+                met += op.meeting_axes
+        return tuple(dict.fromkeys(met))
 
     def verify_(self) -> None:
         self.check_arrays()
@@ -192,6 +209,7 @@ class RecurrenceOp(DiagramOperation):
     def parse(cls, parser: Parser) -> Self:
         parser.parse_keyword("over")
         axis = parser.parse_identifier(" for the axis")
+        reverse = parser.parse_optional_keyword("reverse") is not None
 
         def entries(values: list[SSAValue]) -> list[Parser.Argument]:
             def entry() -> Parser.Argument:
@@ -209,7 +227,7 @@ class RecurrenceOp(DiagramOperation):
         parser.parse_punctuation("->")
         types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
         attributes = parse_region_attributes(parser)
-        op = cls(axis, states, inputs, types, parser.parse_region(arguments))
+        op = cls(axis, states, inputs, types, parser.parse_region(arguments), reverse)
         op.attributes |= attributes
         return op
 
@@ -222,7 +240,7 @@ class RecurrenceOp(DiagramOperation):
             printer.print_list(list(pairs), lambda pair: print_binding(printer, *pair))
             printer.print_string(")")
 
-        printer.print_string(f" over {self.axis.data} ")
+        printer.print_string(f" over {self.axis.data} {'reverse ' if self.is_reverse else ''}")
         entries(zip(arguments, self.states, strict=False))
         printer.print_string(" each ")
         entries(zip(arguments[len(self.states) :], self.inputs, strict=True))

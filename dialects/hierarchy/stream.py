@@ -40,6 +40,9 @@ from treadle.dialects.syntax import parse_region_attributes, print_region_attrib
 RECURS = "recurs"
 """The attribute of a stream whose steps are those of a recurrence (`diagram.recurrence`)."""
 
+REVERSE = "reverse"
+"""And that of one which is fed the last position first."""
+
 
 @irdl_op_definition
 class GroupOp(IRDLOperation):
@@ -105,7 +108,7 @@ class StreamOp(IRDLOperation, Finishing):
     list has no room for go through `border`, if there is one: nothing is known of them.
 
     With the attribute `recurs` the states are those of a recurrence: any function takes them from piece to piece, each
-    of one position.
+    of one position; with `reverse` beside it the last one is fed first.
     """
 
     name = "hierarchy.stream"
@@ -167,6 +170,11 @@ class StreamOp(IRDLOperation, Finishing):
         return RECURS in self.attributes
 
     @property
+    def is_reverse(self) -> bool:
+        """Whether it is fed the last piece first."""
+        return REVERSE in self.attributes
+
+    @property
     def steps(self) -> tuple[Region, ...]:
         """`step`, and `border` if there is one."""
         return (self.step,) if self.border is None else (self.step, self.border)
@@ -183,6 +191,8 @@ class StreamOp(IRDLOperation, Finishing):
             raise VerifyException("a stream is fed along exactly one axis")
         if self.recurs and self.size != 1:
             raise VerifyException(f"a recurrence takes one position after another, not pieces of {self.size}")
+        if self.is_reverse and (not self.recurs or self.limits):
+            raise VerifyException("a stream of a recurrence alone, all of it, is fed the last piece first")
         if len(self.limits) != (4 if self.border is not None else 2 if self.limits else 0):
             raise VerifyException(
                 f"{len(self.limits)} limits: a stream has 2 ('from .. to ..'), 4 with a 'border' "

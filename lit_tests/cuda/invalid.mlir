@@ -1310,3 +1310,11 @@ cuda.kernel @k (%f: f16) threads 256 shared 16384 {
     %c = cuda.warpgroup_product %a, %b over [k] : !a, !B -> !C
   }
 }
+
+// -----
+
+// CHECK: under other names is tensor<64xf32, #diagram.array<[i], level = register, layout = #cuda.layout<register = [i:2:1], lane = [i:32:2], warp = []>>>, not
+cuda.kernel @f () threads 32 shared 0 {
+  %zeros = diagram.fill 0.0 : f32 -> tensor<64xf32, #diagram.array<[j], level = register, layout = #cuda.layout<register = [j:2:1], lane = [j:32:2], warp = []>>>
+  %i = cuda.rename %zeros (j as i) : tensor<64xf32, #diagram.array<[j], level = register, layout = #cuda.layout<register = [j:2:1], lane = [j:32:2], warp = []>>> -> tensor<64xf32, #diagram.array<[i], level = register, layout = #cuda.layout<register = [i:2:32], lane = [i:32:1], warp = []>>>
+}

@@ -234,3 +234,16 @@ cuda.kernel @added (%S: !sum, %n: !entry, %r: index) threads 32 shared 0 {
   %zeros = diagram.fill 0.0 : f32 -> !row
   cuda.store %zeros into %S[%block, %zero] at "n[t], d" with (n = %n : !entry) inside "n[t]" of [%r] widths [2, 1] : !row, !sum
 }
+
+// What lies along one axis lies along another, in the same registers.
+
+!lies = tensor<4x64xf32, #diagram.array<[b, j], level = register, layout = #cuda.layout<register = [j:2:1], lane = [j:32:2], warp = [b:4:1]>>>
+!named = tensor<4x64xf32, #diagram.array<[b, i], level = register, layout = #cuda.layout<register = [i:2:1], lane = [i:32:2], warp = [b:4:1]>>>
+
+// CHECK-LABEL: cuda.kernel @renamed
+// CHECK: %i = cuda.rename %zeros (j as i) {note = "kept"} : tensor<4x64xf32, {{.*}}> -> tensor<4x64xf32, #diagram.array<[b, i], level = register, layout = #cuda.layout<register = [i:2:1], lane = [i:32:2], warp = [b:4:1]>>>
+// GENERIC: "cuda.rename"(%zeros) <{old = ["j"], new = ["i"]}> {note = "kept"} :
+cuda.kernel @renamed () threads 128 shared 0 {
+  %zeros = diagram.fill 0.0 : f32 -> !lies
+  %i = cuda.rename %zeros (j as i) {note = "kept"} : !lies -> !named
+}

@@ -979,3 +979,27 @@ func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %m: tensor<?xf32, #dia
   }
   func.return
 }
+
+// -----
+
+// CHECK: it stands in the body of a recurrence alone: elsewhere an array is read, as in `diagram.read .. at "r"`
+func.func @f(%S: tensor<?xf32, #diagram.array<[q]>>) {
+  %a = diagram.rename %S (q as r) : tensor<?xf32, #diagram.array<[q]>> -> tensor<?xf32, #diagram.array<[r]>>
+  func.return
+}
+
+// -----
+
+// CHECK: [q = 8] under other names is [r = 8], not [r = 9]
+func.func @f(%S: tensor<8xf32, #diagram.array<[q]>>) {
+  %a = diagram.rename %S (q as r) : tensor<8xf32, #diagram.array<[q]>> -> tensor<9xf32, #diagram.array<[r]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'q' is to be called 'r', as another axis of the operand is
+func.func @f(%S: tensor<8x8xf32, #diagram.array<[q, r]>>) {
+  %a = diagram.rename %S (q as r) : tensor<8x8xf32, #diagram.array<[q, r]>> -> tensor<8xf32, #diagram.array<[r]>>
+  func.return
+}

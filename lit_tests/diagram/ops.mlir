@@ -336,3 +336,28 @@ func.func @recurrence(%S: !S, %m: !m) -> (!m, !S) {
   }
   func.return %last, %Y : !m, !S
 }
+
+// CHECK-LABEL: func.func @rename
+// CHECK:           %g = diagram.rename %s (q as r) {note = "kept"} : tensor<?xf32, #diagram.array<[q]>> -> tensor<?xf32, #diagram.array<[r]>>
+// CHECK:           %u = diagram.rename %t (r as q, q as r) : tensor<?x?xf32, #diagram.array<[q, r]>> -> tensor<?x?xf32, #diagram.array<[r, q]>>
+// GENERIC:         %g = "diagram.rename"(%s) <{old = ["q"], new = ["r"]}> {note = "kept"} :
+// GENERIC:         %u = "diagram.rename"(%t) <{old = ["r", "q"], new = ["q", "r"]}> :
+func.func @rename(%S: !S, %m: !m, %W: tensor<?x?xf32, #diagram.array<[q, r]>>) -> !m {
+  %last, %T = diagram.recurrence over x (%s = %m : !m, %t = %W : tensor<?x?xf32, #diagram.array<[q, r]>>) each (%v = %S : !S) -> (!m, tensor<?x?xf32, #diagram.array<[q, r]>>) {
+    %g = diagram.rename %s (q as r) {note = "kept"} : !m -> tensor<?xf32, #diagram.array<[r]>>
+    %u = diagram.rename %t (r as q, q as r) : tensor<?x?xf32, #diagram.array<[q, r]>> -> tensor<?x?xf32, #diagram.array<[r, q]>>
+    %p = diagram.contract %g, %u over [r] accumulate f32 : tensor<?xf32, #diagram.array<[r]>>, tensor<?x?xf32, #diagram.array<[r, q]>> -> !m
+    diagram.yield %p, %t : !m, tensor<?x?xf32, #diagram.array<[q, r]>>
+  }
+  func.return %last : !m
+}
+
+// CHECK-LABEL: func.func @backwards
+// CHECK:         diagram.recurrence over x reverse (%s = %m : tensor<?xf32, #diagram.array<[q]>>) each (%v = %S : tensor<?x?xf32, #diagram.array<[q, x]>>) -> (
+// GENERIC:       "diagram.recurrence"(%m, %S) <{axis = "x", reverse, operandSegmentSizes = array<i32: 1, 1>}> ({
+func.func @backwards(%S: !S, %m: !m) -> (!m, !S) {
+  %last, %Y = diagram.recurrence over x reverse (%s = %m : !m) each (%v = %S : !S) -> (!m, !S) {
+    diagram.yield %v, %s : !m, !m
+  }
+  func.return %last, %Y : !m, !S
+}

@@ -503,3 +503,17 @@ func.func @f() {
   }
   func.return
 }
+
+// -----
+
+// CHECK: a stream of a recurrence alone, all of it, is fed the last piece first
+func.func @f() {
+  hierarchy.stream [x = 4] attributes {reverse} initialise {
+    hierarchy.yield
+  } step {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}

@@ -546,3 +546,39 @@ func.func @recurrences(%K: !RK, %V: !RV, %G: !RG) -> (!RS, !RV) {
   }
   func.return %L, %O : !RS, !RV
 }
+
+// A state that meets a matrix is under another name of its axis at each position; the matrix is loaded before all of them.
+// CHECK-LABEL: hierarchy.kernel @matrix
+// CHECK-NEXT:    hierarchy.group [h = 2] {
+// CHECK-NEXT:      %w_piece = hierarchy.load %w : {{.*}} -> tensor<16x16xf16, #diagram.array<[i, j], level = register>>
+// CHECK:           } step (%last_so_far: {{.*}}) {
+// CHECK:             %before = diagram.rename %last_so_far (j as i) : tensor<2x16xf32, #diagram.array<[h, j], level = register>> -> tensor<2x16xf32, #diagram.array<[h, i], level = register>>
+// CHECK-NEXT:        %p = diagram.map (%{{.*}} = %before : {{.*}}, %[[w:.*]] = %w_piece : {{.*}}) -> tensor<16x16x2xf32, #diagram.array<[i, j, h], level = register>> {
+// CHECK-NEXT:          arith.extf %[[w]] : f16 to f32
+// CHECK:             diagram.reduce add %p over [i]
+!MX = tensor<?x?x16xf32, #diagram.array<[h, t, j]>>
+!MXd = tensor<?x?x16xf32, #diagram.array<[h, t, j], level = device>>
+!MW = tensor<16x16xf16, #diagram.array<[i, j]>>
+!MWd = tensor<16x16xf16, #diagram.array<[i, j], level = device>>
+!Mw = tensor<16x16xf32, #diagram.array<[i, j]>>
+!MS = tensor<?x16xf32, #diagram.array<[h, j]>>
+!MB = tensor<?x16xf32, #diagram.array<[h, i]>>
+!MSr = tensor<?x16xf32, #diagram.array<[h, j], level = register>>
+func.func @matrices(%X: !MX, %W: !MW) -> !MS {
+  %L = hierarchy.kernel @matrix (%x = %X : !MX as !MXd, %w = %W : !MW as !MWd) -> (!MS)
+      schedule #hierarchy.schedule<group = [h = 2], stream = [t = 1], whole = [i = 16, j = 16], warps = [h = 2]> {
+    %zero = diagram.fill 0.0 : f32 -> !MSr
+    %last = diagram.recurrence over t (%s = %zero : !MSr) each (%a = %x : !MXd, %b = %w : !MWd) -> (!MSr) {
+      %before = diagram.rename %s (j as i) : !MS -> !MB
+      %c = diagram.cast %b : !MW -> !Mw
+      %p = diagram.contract %before, %c over [i] accumulate f32 : !MB, !Mw -> !MS
+      %after = diagram.map (%y = %p : !MS, %z = %a : !MS) -> !MS {
+        %q = arith.addf %y, %z : f32
+        diagram.yield %q : f32
+      }
+      diagram.yield %after : !MS
+    }
+    hierarchy.yield %last : !MSr
+  }
+  func.return %L : !MS
+}

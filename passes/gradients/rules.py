@@ -19,6 +19,7 @@ from treadle.dialects.diagram import (
     ReadOp,
     RecurrenceOp,
     ReduceOp,
+    RenameOp,
     ScanOp,
     ScatterOp,
     SwapOp,
@@ -44,6 +45,7 @@ from treadle.passes.gradients.backward import Backward, is_argument
 from treadle.passes.gradients.laws import is_float, law_of
 from treadle.passes.gradients.presence import Asked, conditions, vanishing
 from treadle.passes.gradients.reads import read
+from treadle.passes.gradients.recurrences import recurrence
 from treadle.passes.gradients.scattered import scatter
 
 Rule: TypeAlias = Callable[[Any, SSAValue, Backward], None]
@@ -56,20 +58,10 @@ def differentiate(op: Operation, backward: Backward) -> None:
     if isinstance(op, ApplyOp):
         return _apply(op, backward)
     if isinstance(op, RecurrenceOp):
-        return _refuse(op, backward)
+        return recurrence(op, backward, differentiate)
     if type(op) not in RULES or (cotangent := backward.cotangent(op.results[0])) is None:
         return None
     return RULES[type(op)](op, cotangent, backward)
-
-
-def _refuse(op: RecurrenceOp, backward: Backward) -> None:
-    """(Refusal where what is asked for depends on it)"""
-    if {*op.operands} & backward.active and any(backward.cotangent(result) is not None for result in op.results):
-        raise Refusal(
-            op,
-            f"no gradient of a recurrence is known: it would be one from the last position of '{op.axis.data}' to the "
-            "first, of states that are not kept; differentiate around it, or write its gradient as a program",
-        )
 
 
 def contract(op: ContractOp, cotangent: SSAValue, backward: Backward) -> None:
@@ -220,6 +212,16 @@ def swap(op: SwapOp, cotangent: SSAValue, backward: Backward) -> None:
     backward.add(op.operand, backward.write(new, backward.hint(op.operand)))
 
 
+def rename(op: RenameOp, cotangent: SSAValue, backward: Backward) -> None:
+    """The cotangent has the old names again."""
+    backward.note(op.result, "other names change no element")
+    whole = backward.spread(cotangent, op.result)
+    back = {new: old for old, new in op.names.items()}
+    sizes = {back.get(axis, axis): size for axis, size in sizes_of(whole.type).items()}
+    new = RenameOp(whole, back, array_type(format_of(whole.type), sizes))
+    backward.add(op.operand, backward.write(new, backward.hint(op.operand)))
+
+
 def regroup(op: CollapseOp | ExpandOp, cotangent: SSAValue, backward: Backward) -> None:
     """Each is the adjoint of the other: elements change places with nobody."""
     if conditions(op.operand, backward.laws):
@@ -269,6 +271,7 @@ RULES: dict[type[Operation], Rule] = {
     WhereOp: where,
     SwapOp: swap,
     ReadOp: read,
+    RenameOp: rename,
     ScatterOp: scatter,
     CollapseOp: regroup,
     ExpandOp: regroup,

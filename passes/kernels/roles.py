@@ -11,7 +11,7 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ContractOp, RecurrenceOp, ScanOp, SwapOp
+from treadle.dialects.diagram import ContractOp, RecurrenceOp, RenameOp, ScanOp, SwapOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
 from treadle.passes._functions import label
@@ -184,6 +184,10 @@ def keeping_together(
     for op in part.ops:
         if is_scanned_along(op, axis):
             return op.result, f"axis '{axis}' is scanned by {label(op.result)}"
+    for op in part.ops:
+        if isinstance(op, RenameOp) and axis in op.meeting_axes:
+            names = " and ".join(f"'{old}' is '{new}'" for old, new in op.names.items() if axis in (old, new))
+            return op.result, f"axis {names} in {label(op.result)}, of which every group needs all"
     for value in part.leaving:
         if axis not in axes_of(value.type):
             return value, f"axis '{axis}' is not in {label(value)}, which every group of it would save again"

@@ -14,7 +14,8 @@ from treadle.dialects import cuda
 
 
 def are_known_ahead(values: Iterable[SSAValue], loop: scf.ForOp) -> bool:
-    """Whether values depend on nothing that a loop computes but its position, or what a list says of that turn."""
+    """Whether values depend on nothing that a loop computes but its position, counted from either end, or what a list
+    says of that turn."""
     body = loop.body.block
 
     def known(value: SSAValue) -> bool:
@@ -25,7 +26,7 @@ def are_known_ahead(values: Iterable[SSAValue], loop: scf.ForOp) -> bool:
             return False
         if not isinstance(owner, Operation) or not loop.is_ancestor(owner):
             return True
-        return isinstance(owner, cuda.SelectedOp) and all(map(known, owner.operands))
+        return isinstance(owner, cuda.SelectedOp | arith.SubiOp) and all(map(known, owner.operands))
 
     return all(known(value) for value in values)
 

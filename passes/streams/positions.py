@@ -14,7 +14,7 @@ from treadle.dialects.diagram import FillOp, RecurrenceOp
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
-from treadle.dialects.hierarchy.stream import RECURS
+from treadle.dialects.hierarchy.stream import RECURS, REVERSE
 from treadle.passes._recurrences import Position
 from treadle.passes.streams.repairs import hint_of
 
@@ -70,6 +70,8 @@ class Positions:
         regions = (Region(self._initialise()), Region(self._step(states)), Region(finish))
         stream = StreamOp(self.schedule.stream, states, *regions)
         stream.attributes[RECURS] = UnitAttr()
+        if self.op.is_reverse:
+            stream.attributes[REVERSE] = UnitAttr()
         for value, result in zip(self.op.last, stream.outputs, strict=True):
             result.name_hint = value.name_hint
         return stream

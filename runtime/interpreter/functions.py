@@ -52,6 +52,7 @@ from treadle.runtime.interpreter.arrays import (
 )
 from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
+from treadle.runtime.interpreter.paths import Paths
 from treadle.runtime.interpreter.pieces import run_in_pieces
 from treadle.runtime.interpreter.places import Places, sums_at
 from treadle.runtime.interpreter.present import contract_present
@@ -249,6 +250,12 @@ class DiagramFunctions(SessionFunctions):
         along = operand.axes.index(axis)
         return self._result(op, Array(operand.axes, operand.numbers.reshaped(lambda data: data.take(place, along))))
 
+    @impl(diagram.RenameOp)
+    def run_rename(self, interpreter: Interpreter, op: diagram.RenameOp, args: PythonValues) -> PythonValues:
+        (operand,) = self._operands((op.operand,), args)
+        names = op.names
+        return self._result(op, Array(tuple(names.get(axis, axis) for axis in operand.axes), operand.numbers))
+
     @impl(diagram.ReadOp)
     def run_read(self, interpreter: Interpreter, op: diagram.ReadOp, args: PythonValues) -> PythonValues:
         source, axes = array_of(args[0]), axes_of(op.result.type)
@@ -288,14 +295,27 @@ class DiagramFunctions(SessionFunctions):
         axis, arrays = op.axis.data, self._operands(op.operands, args)
         states, inputs = arrays[: len(op.states)], arrays[len(op.states) :]
         made: list[list[Array]] = [[] for _ in op.outputs]
-        for place in range(merged_sizes(inputs)[axis]):
+
+        def step(given: Sequence[Array], bounded: bool) -> tuple[Array, ...]:
+            with self.session.bounding(bounded):
+                return cast("tuple[Array, ...]", interpreter.run_ssacfg_region(op.body, tuple(given), "position"))
+
+        is_likely = self.session.bounded and self.session.likely
+        paths = Paths(states, inputs, axis) if is_likely else None
+        order = range(merged_sizes(inputs)[axis])
+        for place in reversed(order) if op.is_reverse else order:
             here = tuple(at_position(each, axis, place) for each in inputs)
-            after = cast("tuple[Array, ...]", interpreter.run_ssacfg_region(op.body, (*states, *here), "position"))
+            if paths is None:
+                after = step((*states, *here), self.session.bounded)
+            else:
+                after = paths.after(step, states, here, place)
             states = after[: len(states)]
             for known, each in zip(made, after[len(states) :], strict=True):
                 known.append(each)
         outputs = [
-            at_each(each, axis, axes_of(output.type)) if each else self._empty(output.type)
+            at_each(each[::-1] if op.is_reverse else each, axis, axes_of(output.type))
+            if each
+            else self._empty(output.type)
             for each, output in zip(made, op.outputs, strict=True)
         ]
         return tuple(self._checked(each, array) for each, array in zip(op.results, (*states, *outputs), strict=True))

@@ -111,7 +111,8 @@ class HierarchyFunctions(SessionFunctions):
         limits = [int(cast(Numbers, limit).value) for limit in args[: len(op.limits)]]
         selected = None if op.selection is None else cast(Selected, args[-1])
         state = interpreter.run_ssacfg_region(op.initialise, (), "initialise")
-        for piece in scope.split(op.axis, op.size):
+        pieces = list(scope.split(op.axis, op.size))
+        for piece in reversed(pieces) if op.is_reverse else pieces:
             if limits and not (piece.start < limits[1] and piece.stop > limits[0]):
                 continue
             if selected is not None and piece.start not in selected.starts:

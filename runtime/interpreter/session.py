@@ -80,6 +80,16 @@ class Session:
     foreign: Foreign = field(default_factory=dict[type[Operation], Callable[..., Any]])
 
     @contextmanager
+    def bounding(self, bounded: bool) -> Generator[None]:
+        """With error bounds beside the values, or without."""
+        outer = self.bounded
+        self.bounded = bounded
+        try:
+            yield
+        finally:
+            self.bounded = outer
+
+    @contextmanager
     def in_scope(self, scope: Scope) -> Generator[None]:
         outer = self.scope
         self.scope = scope

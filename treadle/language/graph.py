@@ -29,6 +29,7 @@ from treadle.dialects.diagram import (
     ReadOp,
     RecurrenceOp,
     ReduceOp,
+    RenameOp,
     ScanOp,
     ScatterOp,
     WhereOp,
@@ -56,12 +57,13 @@ def check_format(format: str) -> None:
 
 
 class Graph:
-    """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic). `widens`:
-    products are of f32 (i32 between integers) whatever arrives, as no tensor cores make them."""
+    """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic). `is_step`:
+    it is that of one position of a recurrence, where products are of f32 (i32 between integers) whatever arrives, as no
+    tensor cores make them, and arrays are in no memory."""
 
-    def __init__(self, sizes: Mapping[str, int], widens: bool = False):
+    def __init__(self, sizes: Mapping[str, int], is_step: bool = False):
         self.block = Block()
-        self.widens = widens
+        self.is_step = is_step
         self.sizes = dict(sizes)
         self.before_each: Callable[[], None] | None = None
         """Called before an operation is written down."""
@@ -98,7 +100,7 @@ class Graph:
         the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen beside such,
         exactly. Two of f32 multiply as `multiply` says, if it says something. `axes` is the order of those of the
         result, which is that of the operands, the left one first, if nothing is said."""
-        if self.widens:
+        if self.is_step:
             common = computing_format([left, right])
             left, right = self.cast(left, common), self.cast(right, common)
         formats = [format_of(left.type), format_of(right.type)]
@@ -169,6 +171,8 @@ class Graph:
         of what is read are (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
+        if self.is_step:
+            return self._renamed(value, places, axes)
         named = {name: self._entries(each) for name, each in (inputs or {}).items()}
         text = ", ".join(places)
         told = [axis for axis in axes if check_axis(axis) not in self.sizes]
@@ -186,6 +190,28 @@ class Graph:
                 self.sizes |= sizes
                 op = reading()
                 op.verify()
+        except VerifyException as error:
+            raise TreadleError(_as_in_python(str(error))) from error
+        return self._add(op)
+
+    def _renamed(self, value: SSAValue, places: Sequence[str], axes: Sequence[str]) -> SSAValue:
+        """The value under other names of its axes: what a step reads is in no memory (TreadleError)."""
+        from xdsl.utils.exceptions import VerifyException
+
+        text, own = ", ".join(places), axes_of(value.type)
+        if [each.strip() for each in text.split(",")] != list(axes) or len(axes) != len(own):
+            raise TreadleError(
+                f"a step reads an array of [{', '.join(own)}] under other names of its axes alone, one for each, not "
+                f"at '{text}': read what is fed before the recurrence"
+            )
+        if unknown := [axis for axis in axes if axis not in self.sizes]:
+            raise TreadleError(f"a step reads an array along '{unknown[0]}', which no argument has")
+        names = {old: new for old, new in zip(own, axes, strict=True) if old != new}
+        if not names:
+            return value
+        try:
+            op = RenameOp(value, names, self._type(axes, format_of(value.type)))
+            op.verify()
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error
         return self._add(op)
@@ -208,12 +234,13 @@ class Graph:
         states: Sequence[SSAValue],
         inputs: Sequence[SSAValue],
         step: Callable[[Graph, Sequence[SSAValue], Sequence[SSAValue]], Sequence[SSAValue]],
+        reverse: bool = False,
     ) -> tuple[SSAValue, ...]:
-        """The states after the last position of an axis, and what `step` makes of each, which writes that down in the
-        graph of its own that it is given, of the values of a position (TreadleError)."""
+        """The states after the last position of an axis, or with `reverse` the first, and what `step` makes of each,
+        which writes that down in the graph of its own that it is given, of the values of a position (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
-        inner = Graph({name: size for name, size in self.sizes.items() if name != axis}, widens=True)
+        inner = Graph({name: size for name, size in self.sizes.items() if name != axis}, is_step=True)
         values = [inner.block.insert_arg(at_position(v.type, axis), i) for i, v in enumerate((*states, *inputs))]
         for value, argument in zip((*states, *inputs), values, strict=True):
             argument.name_hint = value.name_hint
@@ -228,7 +255,7 @@ class Graph:
             after = [name for name in axes_of(value.type) if name not in before]
             types.append(self._type([*before, axis, *after], format_of(value.type)))
         try:
-            op = RecurrenceOp(axis, list(states), list(inputs), types, Region(inner.block))
+            op = RecurrenceOp(axis, list(states), list(inputs), types, Region(inner.block), reverse)
             op.verify()
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error

@@ -23,6 +23,7 @@ from treadle.dialects.diagram import (
     ReadOp,
     RecurrenceOp,
     ReduceOp,
+    RenameOp,
     ScatterOp,
     WhereOp,
 )
@@ -78,7 +79,7 @@ def _said(op: Operation) -> str:
             return f"{axes_of(op.results[0].type)[0]}_index"
         case ScatterOp():
             return f"{op.operand.name_hint or 'array'}_sums"
-        case ReadOp():
+        case ReadOp() | RenameOp():
             return f"{op.operand.name_hint or 'array'}_read"
         case RecurrenceOp():
             return "recurrence"

@@ -16,17 +16,22 @@ State: TypeAlias = "Array | str | tuple[str, float | int]"
 
 
 def recurrence(
-    step: Callable[..., Any], over: str, states: State | Sequence[State], inputs: Array | Sequence[Array]
+    step: Callable[..., Any],
+    over: str,
+    states: State | Sequence[State],
+    inputs: Array | Sequence[Array],
+    reverse: bool = False,
 ) -> tuple[Array, ...]:
     """States that a function takes from position to position along the axis `over`, from the first one on:
     `step(*states, *inputs)` is given the states as they are before a position, and the arrays as they are there,
     without the axis (those that lack it are the same everywhere). It returns the states after the position, as many as
     there are, and then any arrays that it makes of the position. The result is the states after the last position, then
-    each of these arrays along the axis.
+    each of these arrays along the axis. With `reverse` it begins with the last position, and ends with the first.
 
     A state is an array that it begins with; or axes, as in "h d e", along which it begins with zeros; or these and a
-    number, as in ("h d", 1.0). States are kept in f32, or in i32 of integers. The step may compute, reduce,
-    contract and take shares; it uses its own arguments alone.
+    number, as in ("h d", 1.0). States are kept in f32, or in i32 of integers. The step may compute, reduce, contract
+    and take shares, and read an array under other names of its axes, as in `read(h, "b, k")` of what has [b, c]; it
+    uses its own arguments alone.
 
     ```
     def step(S, k, v, rate):
@@ -49,7 +54,9 @@ def recurrence(
     graph = graph_of("recurrence", [*given, *(each for each in begun if isinstance(each, Array))])
     before = [_begun(graph, each) for each in begun]
     values = [traced("recurrence", each).value for each in given]
-    return tuple(Array(graph, value) for value in graph.recurrence(axes[0], before, values, _traced(step, axes[0])))
+    return tuple(
+        Array(graph, value) for value in graph.recurrence(axes[0], before, values, _traced(step, axes[0]), reverse)
+    )
 
 
 def _is_filled(state: Any) -> bool:

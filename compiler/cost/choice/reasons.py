@@ -135,10 +135,10 @@ def nothing_fits(trial: Trial, fixed: Sequence[str]) -> str:
     advice: list[str] = []
     if sketch.whole:
         axis = max(sketch.whole, key=lambda name: sketch.sizes[name])
-        advice.append(
-            f"axis '{axis}' (size {sketch.sizes[axis]}) is held whole by every group: make it smaller, or "
-            "symbolic ('?') so that it can be streamed or cut"
-        )
+        instead = "make it smaller, or symbolic ('?') so that it can be streamed or cut"
+        if sketch.recurs:
+            instead = "make it smaller, or what is the same at all positions narrower, which stays in registers"
+        advice.append(f"axis '{axis}' (size {sketch.sizes[axis]}) is held whole by every group: {instead}")
     if fixed:
         advice.append(f"leave the choice of {', '.join(fixed)} to the cost model")
     advice.append(f"{'or ' if advice else ''}choose a machine with more memory")

@@ -176,6 +176,10 @@ class Issue:
 LEAVING = ("leaving", "turned")
 """Roles of results on their way out."""
 
+RENAMED = 3
+"""Where elements go to where they are under other names of their axes: a write, a barrier and a read, as long as so
+many exchanges of lanes. Not measured."""
+
 LEAVING_WIDTHS = (2, 4)
 """Bytes of their elements."""
 

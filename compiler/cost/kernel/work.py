@@ -13,7 +13,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, ScanOp, YieldOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, RenameOp, ScanOp, YieldOp
 from treadle.dialects.diagram.approximations import is_approximate, is_by_polynomial, is_by_reciprocal, is_one_plus
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
@@ -128,6 +128,8 @@ def labours_of(op: Operation) -> list[Labour]:
         return [Labour("lagging" if _lags(op) else "float", 1, axes_touched(op))]
     if isinstance(op, ScanOp):
         return [Labour(kind, each, axes_touched(op)) for kind, each in SCANNED.items()]
+    if isinstance(op, RenameOp):  # a word each to shared memory, and from there
+        return [Labour("shared", 1, axes_of(value.type)) for value in (op.operand, op.result)]
     return [rounding_to(op.result.type)] if isinstance(op, CastOp) else []
 
 

@@ -43,7 +43,17 @@ from treadle.compiler.cost.kernel.operands import (
     stays_in_registers,
     written,
 )
-from treadle.compiler.cost.kernel.plan import LEAVING, LEAVING_WIDTHS, Issue, Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.kernel.plan import (
+    LEAVING,
+    LEAVING_WIDTHS,
+    RENAMED,
+    Issue,
+    Pieces,
+    Plan,
+    Tile,
+    Transfer,
+    Work,
+)
 from treadle.compiler.cost.kernel.roles import (
     ProductAxes,
     alignment_of,
@@ -72,7 +82,7 @@ from treadle.compiler.cost.reading.stream_limits import (
     fed_of_stream,
     is_stream_limited_twice,
 )
-from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, ScanOp
+from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, RenameOp, ScanOp
 from treadle.dialects.diagram.accumulators import begins_with_product, sum_within
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -153,7 +163,8 @@ class Walk:
             return None
         steps = [op for stream in self.kernel.walk() if isinstance(stream, StreamOp) for op in stream.step.block.ops]
         reduced = [op.over_axes for op in steps if isinstance(op, ReduceOp)]
-        return sum(lanes.exchanges(axis for axis in axes if axis in lanes.axes) for axes in reduced)
+        moved = RENAMED * sum(isinstance(op, RenameOp) for op in steps)
+        return moved + sum(lanes.exchanges(axis for axis in axes if axis in lanes.axes) for axes in reduced)
 
     @property
     def held(self) -> Amount:
@@ -397,6 +408,8 @@ class Walk:
             elif self.has_products and self.lies_in_rows(axes_of(op.operand.type)):
                 self.hold("reduced", op.result, along=op.operand)
             self.parts(op, spread)
+        elif isinstance(op, RenameOp):
+            self.hold("shared", op.operand)
         elif isinstance(op, MapOp | ScanOp) and self.has_products and self.inside:
             self.ahead(op)
 
@@ -406,7 +419,7 @@ class Walk:
             return
         if (count := spread.sharing(op.over_axes)) == 1 and not self.parts_of_blocks.keys() & set(op.over_axes):
             return
-        of_steps = bool(self.inside) and _is_needed_beside(op)
+        of_steps = bool(self.inside) and (self.lanes is not None or _is_needed_beside(op))
         sizes = self.padded(op.result)
         shape = (*(sizes[axis] for axis in axes_of(op.result.type)), count)
         self.tiles.append(Tile("parts", shape, width_of(op.result.type), self.stream_number if of_steps else None))

@@ -18,7 +18,7 @@ from treadle.compiler.cost.kernel.tasks import ADDRESS, Holding
 from treadle.compiler.cost.kernel.work import width_of
 from treadle.compiler.cost.reading.ahead import held_ahead
 from treadle.compiler.cost.reading.decorated import Decorated
-from treadle.dialects.diagram import MapOp, ReduceOp, ScanOp, SwapOp
+from treadle.dialects.diagram import MapOp, ReduceOp, RenameOp, ScanOp, SwapOp
 from treadle.dialects.diagram.accumulators import begins_with_product
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -28,8 +28,10 @@ from treadle.dialects.hierarchy.schedule import promoted_every
 class Holdings:
     """Of one kernel, by what it is held for."""
 
-    def __init__(self, at: Decorated):
+    def __init__(self, at: Decorated, recurs: bool = False):
+        """`recurs`: the kernel stands for a recurrence, each step of which reduces all that it reduces."""
         self.at = at
+        self.recurs = recurs
 
     def all(self) -> list[Holding]:
         return [
@@ -39,6 +41,7 @@ class Holdings:
             *self._of_parts(),
             *self._of_results(),
             *self._of_swaps(),
+            *self._of_renames(),
         ]
 
     def _of_inputs(self) -> list[Holding]:
@@ -162,7 +165,7 @@ class Holdings:
             if isinstance(op, ReduceOp):
                 of_steps = self.at.stream in op.over_axes and op.result in repairing
                 axes, width = axes_of(op.result.type), width_of(op.result.type)
-                streams = self.at.streams_of(op) if of_steps else (None,)
+                streams = (0,) if self.recurs else self.at.streams_of(op) if of_steps else (None,)
                 yield from (Holding("parts", axes, width, each, reduced=tuple(op.over_axes)) for each in streams)
 
     def _of_swaps(self) -> Iterator[Holding]:
@@ -170,6 +173,12 @@ class Holdings:
         for op in self.at.operations:
             if isinstance(op, SwapOp):
                 yield Holding("value", axes_of(op.result.type), width_of(op.result.type) // 2)
+
+    def _of_renames(self) -> Iterator[Holding]:
+        """A tile through which elements go to where they are under other names."""
+        for op in self.at.operations:
+            if isinstance(op, RenameOp):
+                yield Holding("shared", axes_of(op.operand.type), width_of(op.operand.type))
 
     def _of_results(self) -> list[Holding]:
         """Results on their way out; where there are products the accumulators are counted already."""

@@ -22,7 +22,7 @@ from treadle.compiler.cost.kernel.issue import (
     spared_registers,
 )
 from treadle.compiler.cost.kernel.operands import left_operand, written
-from treadle.compiler.cost.kernel.plan import Issue, Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.kernel.plan import RENAMED, Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.kernel.roles import (
     ProductAxes,
     alignment_of,
@@ -44,7 +44,7 @@ from treadle.compiler.cost.reading.phases import phases_of_step
 from treadle.compiler.cost.reading.searches import Finding, Findings
 from treadle.compiler.cost.reading.selected import lists_of, transfers_of
 from treadle.compiler.cost.reading.stream_limits import are_found_together, fed_of_visits, is_limited_twice
-from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, ScanOp, SwapOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, RenameOp, ScanOp, SwapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
@@ -105,6 +105,8 @@ class Sketch:
     """Whether it is a recurrence along the streamed axis, which it is fed one position after another."""
     met: tuple[tuple[str, ...], ...] = ()
     """The axes that each step of a recurrence reduces."""
+    renamed: int = 0
+    """How many arrays a step of it needs under other names of their axes."""
     outer: frozenset[str] = frozenset()
     """The axes along which elements meet as those of factors do, where there are no products."""
 
@@ -216,7 +218,7 @@ class Sketch:
             self.phases,
             self.limited_twice,
             across,
-            None if spread.lanes is None else sum(map(spread.lanes.exchanges, self.met)),
+            None if spread.lanes is None else RENAMED * self.renamed + sum(map(spread.lanes.exchanges, self.met)),
         )
 
     def _is_spared(self, crossing: Crossing, tiles: Mapping[str, Amount], visits: Sequence[Visits]) -> bool:
@@ -388,7 +390,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
     stream = next(iter(schedule.stream.as_dict()), None)
     recurrence = recurrence_of(kernel)
     at = Decorated(kernel if recurrence is None else stand_in(kernel, recurrence), group, stream, schedule)
-    crossings, holdings = Crossings(at), Holdings(at)
+    crossings, holdings = Crossings(at), Holdings(at, recurrence is not None)
     loads, saves = crossings.loads(), crossings.saves()
     outside = [*at.use.inputs, *at.results]
     conditional = at.use.plan if any(isinstance(op, WhereOp) for op in at.operations) else None
@@ -425,6 +427,7 @@ def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
         phases=_phases(at),
         recurs=recurrence is not None,
         met=() if recurrence is None else _met(at, recurrence.axis.data),
+        renamed=sum(isinstance(op, RenameOp) for op in at.operations),
         outer=at.outer,
     )
 

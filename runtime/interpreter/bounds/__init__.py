@@ -46,7 +46,8 @@ What the units are, and why they are not smaller:
 *Likely* bounds (`Session.likely`) take the errors of what is summed as independent, with no side that they lean to:
 then their squares add up, and n roundings are as the square root of n (Higham and Mary, "A New Approach to
 Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019). Each error counts at its worst, and what comes
-out is taken `CONFIDENCE` times; all but sums stays as it is.
+out is taken `CONFIDENCE` times; all but sums stays as it is. Those of the states of a recurrence are found by trying
+(`runtime.interpreter.paths`).
 
 Streaming rewrites a softmax as products of rescales, which round where the formula does not. `SLACK` pays
 for that, once, when the bound is used as a tolerance (`run_with_bounds`)."""
