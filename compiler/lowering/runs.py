@@ -66,7 +66,7 @@ class RunWriter:
         if begin is not None:
             begin.name_hint = f"{axis}_begin"
         end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
-        stop = None if self._is_for_others(fed[1]) else end
+        stop = None if self._is_for_others(fed[1]) or self.stream.size == 1 else end  # which ends a piece
         if self.stream.border is None:
             return self._tested(first, end, begin, stop)
         assert self.stream.whole is not None
@@ -139,7 +139,7 @@ class RunWriter:
         return is_of_positions(limit) and not is_of_factors
 
     def _begins_a_piece(self, limit: SSAValue) -> bool:
-        number = _number(limit)
+        number = 0 if self.stream.size == 1 else _number(limit)
         return number is not None and number % self.stream.size == 0
 
     def _not_negative(self, value: SSAValue) -> SSAValue:
