@@ -27,7 +27,7 @@ from treadle.passes.linalg.structured import STRUCTURED, structured
 from treadle.runtime.interpreter import entry_function, run_function
 from treadle.runtime.interpreter.scalars import value_of
 
-SCATTERED = ("attention_paged", "embedding", "experts")
+SCATTERED = ("attention_paged", "embedding", "experts", "experts_sorted")
 """What is read where data say, which no map of `linalg` says (`test_scattered_reads.py`)."""
 ADDED = ("combine",)
 """What is added up there, which none does either (`test_scatter.py`)."""

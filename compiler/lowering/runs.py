@@ -66,7 +66,8 @@ class RunWriter:
         if begin is not None:
             begin.name_hint = f"{axis}_begin"
         end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
-        stop = None if self._is_for_others(fed[1]) or self.stream.size == 1 else end  # which ends a piece
+        stop = None if self._is_for_others(fed[1]) else end
+        stop = None if self.stream.size == 1 else stop  # no piece reaches past an end
         if self.stream.border is None:
             return self._tested(first, end, begin, stop)
         assert self.stream.whole is not None

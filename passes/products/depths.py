@@ -71,12 +71,10 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
     product, both = summed(op) if kept is None else (kept.product, kept.axes)
     if product is None or not all(map(_can_be_read, (product.lhs, product.rhs))):
         return None
-    sizes, bytes = (
-        sizes_of(product.rhs.type) | sizes_of(product.lhs.type),
-        FORMAT_BYTES[str(format_of(product.lhs.type))],
-    )
-    cut = both if kept is None else product.over_axes
-    pieces = {axis: piece for axis in cut if (piece := _piece(sizes[axis], bytes))}
+    sizes = sizes_of(product.rhs.type) | sizes_of(product.lhs.type)
+    bytes = FORMAT_BYTES[str(format_of(product.lhs.type))]
+    cut, least = (both, 1) if kept is None else (product.over_axes, 2)  # a factor may lack the outer axis
+    pieces = {axis: piece for axis in cut if (piece := _piece(sizes[axis], bytes, least))}
     if len(both) < 2 or not pieces:
         return None
     fastest = [axes_of(operand.type)[-1] for operand in (product.lhs, product.rhs)]
@@ -124,8 +122,9 @@ def _has_both(value: SSAValue, axes: set[str]) -> bool:
     return is_array(value.type) and axes <= {*axes_of(value.type)}
 
 
-def _piece(size: int, bytes: int) -> int | None:
-    fits = (line // bytes for line in LINES if size > 0 and size % (line // bytes) == 0)
+def _piece(size: int, bytes: int, least: int) -> int | None:
+    """Of which there are so many at least."""
+    fits = (line // bytes for line in LINES if size >= least * (line // bytes) and size % (line // bytes) == 0)
     return next(fits, None)
 
 
@@ -164,7 +163,9 @@ def _merge_kept(function: func.FuncOp, depth: Depth, kept: KeptProduct, rewrite:
     op, product, where = depth.sum.owner, kept.product, with_ranges(function, kept, rewrite)
     assert isinstance(op, ReduceOp)
     pieces = _Pieces.of(depth, op, product)
-    left, right = (pieces.read(factor) for factor in (product.lhs, product.rhs))
+    factors = sorted((product.lhs, product.rhs), key=lambda each: depth.outer not in axes_of(each.type))
+    read = {each: pieces.read(each) for each in factors}  # first what tells at launch how many pieces there are
+    left, right = read[product.lhs], read[product.rhs]
     left, right = (pieces.keep(where, left), right) if kept.left else (left, pieces.keep(where, right))
     multiply = None if product.multiply is None else product.multiply.data
     over = [pieces.whole, pieces.within]

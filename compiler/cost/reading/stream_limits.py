@@ -55,10 +55,11 @@ WHOLE = Side.EXACT, Side.EXACT
 
 
 def routed_by(tests: Iterable[Operation], stream: str) -> Routed | None:
-    """Of a stream whose ranges conditions tell, the rows that they tell it for (`hierarchy.bounded`)."""
+    """Of a stream with limits, the rows of which conditions tell a range for each of its positions, with both ends
+    (`hierarchy.bounded`)."""
     for op in tests:
-        bounds = bounds_of(op) if isinstance(op, WhereOp) and op.within is not None else None
-        if isinstance(op, WhereOp) and bounds is not None and bounds.along == stream:
+        bounds = bounds_of(op) if isinstance(op, WhereOp) else None
+        if isinstance(op, WhereOp) and bounds is not None and bounds.along == stream and bounds.begins and bounds.ends:
             arrays = (value.owner.source if isinstance(value.owner, LoadOp) else value for value in op.asked.values())
             blocks = (blocks_of(each).get(stream, 1) for each in arrays if isinstance(each, BlockArgument))
             return Routed(bounds.row, min(blocks, default=1))
