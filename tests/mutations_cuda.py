@@ -145,6 +145,26 @@ MUTATIONS: dict[str, Mutation] = {
         "arith.AndIOp(inner, number(divisor - 1, type, emit))",
         "arith.AndIOp(inner, number(divisor, type, emit))",
     ),
+    "lowering: rows before a range are multiplied": (
+        f"{LOWERING}/bounded",
+        "begins=[*begun, *([] if begins is None else [(bounds.row, begins)])],",
+        "begins=begun,",
+    ),
+    "lowering: rows behind a range are multiplied": (
+        f"{LOWERING}/bounded",
+        "[*kept, (bounds.row, ends)],",
+        "[*kept, (bounds.row, lowering.size(bounds.row))],",
+    ),
+    "loops: the numbers of a step for those of the next one": (
+        "passes/loops/ahead",
+        "        for operand in owner.operands:\n            bring(operand)",
+        "        for operand in owner.operands if not isinstance(owner, cuda.LoadOp) else ():\n            bring(operand)",
+    ),
+    "merge-depths: a range ends with the first piece of its last index": (
+        "passes/products/kept",
+        "Linear({whole: -1}).plus(rest, count).plus(ONE, count - 1)",
+        "Linear({whole: -1}).plus(rest, count)",
+    ),
     "lowering: what lies behind a length is multiplied": (
         f"{LOWERING}/transfers",
         "lowering.bounds(axes, is_multiplied_with_absent)",
