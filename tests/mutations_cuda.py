@@ -157,8 +157,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "loops: the numbers of a step for those of the next one": (
         "passes/loops/ahead",
-        "        for operand in owner.operands:\n            bring(operand)",
-        "        for operand in owner.operands if not isinstance(owner, cuda.LoadOp) else ():\n            bring(operand)",
+        "block.add_op(own := owner.clone(value_mapper=mapping))",
+        "block.add_op(own := owner.clone())",
     ),
     "merge-depths: a range ends with the first piece of its last index": (
         "passes/products/kept",

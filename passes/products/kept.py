@@ -77,7 +77,7 @@ def with_ranges(function: func.FuncOp, kept: KeptProduct, rewrite: str) -> Where
     if where.within is not None or sides != {1, -1}:
         return where
     (use,) = where.result.uses
-    EndsWriter(function, rewrite).tell(where, [kept.summed], "once for all groups")
+    EndsWriter(function, rewrite, beyond=True).tell(where, [kept.summed], "once for all groups")
     found = use.operation.operands[use.index].owner
     assert isinstance(found, WhereOp)
     return found
