@@ -155,10 +155,10 @@ MUTATIONS: dict[str, Mutation] = {
         "[*kept, (bounds.row, ends)],",
         "[*kept, (bounds.row, lowering.size(bounds.row))],",
     ),
-    "loops: the numbers of a step for those of the next one": (
-        "passes/loops/ahead",
-        "block.add_op(own := owner.clone(value_mapper=mapping))",
-        "block.add_op(own := owner.clone())",
+    "lowering: the rows of the first range for all": (
+        f"{LOWERING}/bounded",
+        "cuda.LoadOp(pending.buffer, pending.offsets, type",
+        "cuda.LoadOp(pending.buffer, [lowering.index(0)] * len(axes), type",
     ),
     "merge-depths: a range ends with the first piece of its last index": (
         "passes/products/kept",
