@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from xdsl.dialects import arith, tensor
@@ -19,7 +19,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
 from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.array import array_type, is_array, sizes_of
-from treadle.dialects.diagram.linear import Linear
+from treadle.dialects.diagram.linear import Atom, Linear
 from treadle.dialects.hierarchy.bounded import Bounds, bounds_of
 
 
@@ -51,7 +51,8 @@ def copied_between(lowering: KernelLowering, op: WhereOp) -> SSAValue | None:
 
 def _ends(lowering: KernelLowering, bounds: Bounds) -> tuple[SSAValue | None, SSAValue]:
     """From which row on, and before which, there are elements: of rows that the array has."""
-    terms = {term: _number(lowering, term) for form in (*bounds.begins, *bounds.ends) for term in form.atoms}
+    atoms = dict.fromkeys(term for form in (*bounds.begins, *bounds.ends) for term in form.atoms)
+    terms: dict[Atom, SSAValue] = {term: _number(lowering, term) for term in atoms if isinstance(term, SSAValue)}
     size, begin, end = lowering.size(bounds.row), None, None
     if bounds.begins:
         begin = _one_of(lowering, bounds.begins, terms, arith.MaxSIOp)
@@ -59,17 +60,16 @@ def _ends(lowering: KernelLowering, bounds: Bounds) -> tuple[SSAValue | None, SS
     if bounds.ends:
         end = _one_of(lowering, bounds.ends, terms, arith.MinSIOp)
         end = named(lowering.emit(arith.MinSIOp(end, size)).result, f"{bounds.row}_ends")
-    return begin, end or size
+    return begin, size if end is None else end
 
 
 def _one_of(
-    lowering: KernelLowering, forms: Sequence[Linear], terms: dict[SSAValue, SSAValue], sooner: type[Sooner]
+    lowering: KernelLowering, forms: Sequence[Linear], terms: Mapping[Atom, SSAValue], sooner: type[Sooner]
 ) -> SSAValue:
     emit, type = into(lowering.block), IndexType()
     found = [total_of(form, terms, type, emit) for form in forms]
-    found.append(lowering.index(0)) if sooner is arith.MaxSIOp else None
     made = reduce(lambda one, other: emit(sooner(one, other)), found)
-    return made if sooner is arith.MaxSIOp else emit(arith.MaxSIOp(made, lowering.index(0)))
+    return emit(arith.MaxSIOp(made, lowering.index(0)))
 
 
 def _number(lowering: KernelLowering, value: SSAValue) -> SSAValue:
@@ -81,8 +81,8 @@ def _number(lowering: KernelLowering, value: SSAValue) -> SSAValue:
     axes = sizes_of(value.type)
     layout = LayoutAttr((), (Mode("", LANES, 0),), (Mode("", lowering.plan.warp_count, 0),))
     type = array_type(i32, dict.fromkeys(axes, 1), "register", layout)
-    given = {"begins": pending.begins, "padding": pending.padding, "scatter": pending.scatter}
-    load = cuda.LoadOp(pending.buffer, pending.offsets, type, pending.bounds, **given)
+    padding, scatter = pending.padding, pending.scatter
+    load = cuda.LoadOp(pending.buffer, pending.offsets, type, pending.bounds, padding=padding, scatter=scatter)
     load.location = pending.op.location
     named(lowering.emit(load).result, value.name_hint)
     zeros = [lowering.index(0)] * len(axes)

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, terms_of
-from treadle.dialects.diagram.linear import ONE, Atom, quotient_of
+from treadle.dialects.diagram.linear import ONE, Atom, Divided, Quotient, quotient_of, remainder_of
 from treadle.passes.conditions.found import EndsWriter
 from treadle.passes.conditions.sought import searches_of
 
@@ -111,12 +111,14 @@ def along_pieces(condition: Condition, axis: str, whole: str, count: int) -> Con
 def _replaced(form: Linear, axis: str, whole: str, count: int) -> Linear:
     found = Linear({}, form.constant)
     for term, factor in form.terms.items():
-        if isinstance(term, str) and term == axis:
+        if isinstance(term, Divided):
+            inner = _replaced(term.form, axis, whole, count)
+            divide = quotient_of if isinstance(term, Quotient) else remainder_of
+            found = found.plus(divide(inner, term.divisor), factor)
+        elif term == axis:
             found = found.plus(quotient_of(Linear({whole: 1}), count), factor)
-        elif isinstance(term, str | SSAValue):
-            found = found.plus(Linear({term: 1}), factor)
         else:
-            found = found.plus(Linear({type(term)(_replaced(term.form, axis, whole, count), term.divisor): 1}), factor)
+            found = found.plus(Linear({term: 1}), factor)
     return found
 
 
