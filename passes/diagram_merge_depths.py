@@ -58,9 +58,11 @@ class DiagramMergeDepthsPass(WhereFaster[Depth]):
 
     Legal: a sum over two axes is one over all pieces of the inner one, of sums over each, in any order. Factors are
     arguments or arrays between kernels, or made of such element by element; of these one has both axes, or the outer
-    one's size is known, too, for else nothing tells how many pieces there are. The model times all kernels of the
-    function both ways: a tenth must be saved at the sizes that the program states, and no time lost where axes known
-    only at launch are long."""
+    one's size is known, too, for else nothing tells how many pieces there are. Of the products under a sum a condition
+    may leave rows, others at each index that is summed (`first[b] <= m and m < end[b]`: rows that are sorted by what
+    they meet): what is absent of a product is absent of a factor that has the other axes of the condition. Between
+    which indices it may hold is found once for each row. The model times all kernels of the function both ways: a tenth
+    must be saved at the sizes that the program states, and no time lost where axes known only at launch are long."""
 
     name = "diagram-merge-depths"
     option = "axes"

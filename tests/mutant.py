@@ -110,6 +110,7 @@ MERGED: dict[str, tuple[str, ...]] = {
 DEPTHS: dict[str, tuple[str, ...]] = {
     "tests/programs/weights_of_heads.mlir": ("b", "q"),
     "tests/programs/summed_products.mlir": ("b", "k"),
+    "tests/programs/sorted_rows.mlir": ("b", "k"),
 }
 """Programs of which two axes that a product sums over become one."""
 DISTRIBUTED: dict[str, tuple[str, ...]] = {"tests/programs/difference_of_shares.mlir": ("O",)}

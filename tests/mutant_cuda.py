@@ -73,7 +73,10 @@ SCATTERED: Mapping[str, Mapping[str, Sequence[str]]] = {
     "diagram-raise-scatters": {"sums": ("S", "count", "product", "rows")}
 }
 
+ROWS: Mapping[str, Mapping[str, Sequence[str]]] = {"diagram-merge-depths": {"axes": ("i", "k")}}
+
 PROGRAMS = (
+    Program("examples/experts_sorted.mlir", "a100", [{"t": 150, "n": 72}], {"t": 8192, "n": 4096}, ROWS),
     Program("examples/matmul.mlir", "h100", [{"m": 300, "n": 264, "k": 328}], {"m": 4096, "n": 4096, "k": 4096}),
     Program("examples/matmul.mlir", "h100", PAIRS, {"m": 4096, "n": 4096, "k": 4096}, CLUSTERS),
     Program("examples/attention_causal.mlir", "h100", [SHORT | {"q": 400, "x": 600}], LONG, TURNS),

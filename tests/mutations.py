@@ -103,6 +103,11 @@ MUTATIONS: dict[str, Mutation] = {
         "self.number: remainder(self.whole, self.count),",
         "self.number: Linear({}),",
     ),
+    "merge-depths: a condition speaks of the first index alone": (
+        "passes/products/depths",
+        "value: self._read(value) if self.outer in",
+        "value: self._read(value) if self.inner in",
+    ),
     "copy operands: what lies apart is one axis": (
         "passes/products/copied",
         "axes.index(second) == axes.index(first) + 1",

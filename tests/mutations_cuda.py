@@ -145,6 +145,26 @@ MUTATIONS: dict[str, Mutation] = {
         "arith.AndIOp(inner, number(divisor - 1, type, emit))",
         "arith.AndIOp(inner, number(divisor, type, emit))",
     ),
+    "lowering: rows before a range are multiplied": (
+        f"{LOWERING}/bounded",
+        "begins=[*begun, *([] if begins is None else [(bounds.row, begins)])],",
+        "begins=begun,",
+    ),
+    "lowering: rows behind a range are multiplied": (
+        f"{LOWERING}/bounded",
+        "[*kept, (bounds.row, ends)],",
+        "[*kept, (bounds.row, lowering.size(bounds.row))],",
+    ),
+    "lowering: the rows of the first range for all": (
+        f"{LOWERING}/bounded",
+        "cuda.LoadOp(pending.buffer, pending.offsets, type",
+        "cuda.LoadOp(pending.buffer, [lowering.index(0)] * len(axes), type",
+    ),
+    "merge-depths: a range ends with the first piece of its last index": (
+        "passes/products/kept",
+        "Linear({whole: -1}).plus(rest, count).plus(ONE, count - 1)",
+        "Linear({whole: -1}).plus(rest, count)",
+    ),
     "lowering: what lies behind a length is multiplied": (
         f"{LOWERING}/transfers",
         "lowering.bounds(axes, is_multiplied_with_absent)",

@@ -310,6 +310,14 @@ def routing(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     return scores.softmax(-1), experts
 
 
+def experts_sorted(x: Tensor, w: Tensor, ends: Tensor) -> tuple[Tensor, ...]:
+    """Rows up to where those of an expert end, from where those of the one before do."""
+    rows = torch.arange(len(x))
+    begins = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+    of_expert = (begins[:, None] <= rows) & (rows < ends[:, None])
+    return (torch.einsum("it,tk,ikn->tn", of_expert.to(x.dtype), x, w),)
+
+
 def experts(x: Tensor, w: Tensor, expert: Tensor) -> tuple[Tensor, ...]:
     return (x @ _chosen(w, expert),)
 
@@ -380,6 +388,7 @@ ORACLES: dict[str, Oracle] = {
     "embedding": embedding,
     "combine": combine,
     "experts": experts,
+    "experts_sorted": experts_sorted,
     "routing": routing,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
     "layer_norm": layer_norm,

@@ -12,7 +12,7 @@ from differences import differentiated, inputs_of, is_float, odd_sizes, run
 
 import treadle
 import treadle.language as tl
-from oracles import attention_dropout, combine
+from oracles import attention_dropout, combine, experts_sorted
 from treadle.compiler.source import load_module, parse_module
 from treadle.runtime.interpreter import entry_function
 
@@ -128,6 +128,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "batched_matmul": torch.matmul,
     "embedding": lambda w, n: F.rms_norm(rows_of(w, n), w.shape[-1:], eps=1e-5),
     "experts": lambda x, w, n: x @ rows_of(w, n),
+    "experts_sorted": lambda x, w, n: experts_sorted(x, w, n)[0],
     "attention_paged": paged,
     "combine": lambda y, w, n, x: combine(y, w, n, x)[0],
 }

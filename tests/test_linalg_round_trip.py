@@ -31,7 +31,7 @@ SCATTERED = ("attention_paged", "embedding", "experts")
 """What is read where data say, which no map of `linalg` says (`test_scattered_reads.py`)."""
 ADDED = ("combine",)
 """What is added up there, which none does either (`test_scatter.py`)."""
-PADDED = ("attention_forgetting",)
+PADDED = ("attention_forgetting", "experts_sorted")
 """What reads zeros around an array, which none does either."""
 SCANNED = ("attention_stick_breaking",)
 """What is scanned, which no operation of it says."""

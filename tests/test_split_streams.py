@@ -42,7 +42,7 @@ REFUSED = {
     "quantised_matmul": "there is no law that merges parts of 'i': the program fixes how %X8 is rounded",
     "sin2cos2": "no axis of it is streamed",
 }
-PAGED = ("attention_paged", "matmul_int4")
+PAGED = ("attention_paged", "matmul_int4", "experts_sorted")
 """Whose parts are whole pages (`test_scattered_reads.py`), or blocks (`test_reads_at_quotients.py`)."""
 SPLIT = sorted(path.stem for path in EXAMPLES.glob("*.mlir") if path.stem not in (*REFUSED, *PAGED))
 TOO_LARGE = ("linear_attention",)

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.lowering.absent import filler_of
+from treadle.compiler.lowering.bounded import copied_between
 from treadle.compiler.lowering.comparisons import kept_if
 from treadle.compiler.lowering.fragments import fragment_of, operand_of
 from treadle.compiler.lowering.intervals import Interval, bound_of, intervals_of, mask
@@ -26,6 +27,8 @@ from treadle.dialects.diagram.formats import ui8
 
 def lower_where(lowering: KernelLowering, op: WhereOp) -> SSAValue:
     """What a condition keeps, and in the place of the rest what changes nothing later, if one number does."""
+    if (tile := copied_between(lowering, op)) is not None:
+        return tile
     layout = lowering.layouts.of(op.result)
     value = fragment_of(lowering, op.operand, layout)
     filler = filler_of(op)

@@ -11,6 +11,7 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.padding import Inside, Scattered, padded_read, padding_of, scattered_read, scattered_sum
 from treadle.dialects.hierarchy import KernelOp, LoadOp
+from treadle.dialects.hierarchy.bounded import users_of_factor
 
 
 def padding_of_kernel(kernel: KernelOp) -> dict[SSAValue, list[Inside]]:
@@ -49,7 +50,7 @@ def sums_of_kernel(kernel: KernelOp) -> dict[SSAValue, Scattered]:
 def is_multiplied(argument: SSAValue) -> bool:
     """Whether only products read an argument of a kernel."""
     loads = [use.operation for use in argument.uses]
-    users = [use.operation for load in loads if isinstance(load, LoadOp) for use in load.result.uses]
+    users = [user for load in loads if isinstance(load, LoadOp) for user in users_of_factor(load.result)]
     return all(isinstance(load, LoadOp) for load in loads) and all(isinstance(user, ContractOp) for user in users)
 
 

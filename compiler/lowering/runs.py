@@ -67,6 +67,7 @@ class RunWriter:
             begin.name_hint = f"{axis}_begin"
         end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
         stop = None if self._is_for_others(fed[1]) else end
+        stop = None if self.stream.size == 1 else stop  # no piece reaches past an end
         if self.stream.border is None:
             return self._tested(first, end, begin, stop)
         assert self.stream.whole is not None
@@ -139,7 +140,7 @@ class RunWriter:
         return is_of_positions(limit) and not is_of_factors
 
     def _begins_a_piece(self, limit: SSAValue) -> bool:
-        number = _number(limit)
+        number = 0 if self.stream.size == 1 else _number(limit)
         return number is not None and number % self.stream.size == 0
 
     def _not_negative(self, value: SSAValue) -> SSAValue:

@@ -20,6 +20,7 @@ from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_o
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.dialects.hierarchy import LoadOp, SaveOp
+from treadle.dialects.hierarchy.bounded import is_factor
 
 
 def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
@@ -35,7 +36,7 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
         begins = lowering.beginnings(axes, is_multiplied_with_absent)
     padding, scatter = lowering.padding_of(op.source), lowering.scattered.get(op.source)
     pending = PendingLoad(op, source, offsets, bounds, begins, padding, scatter, lowering.block, {})
-    if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
+    if not is_multiplied(op.result) and (level_of(op.result.type) != "shared" or is_factor(op.result)):
         lowering.values[op.result] = pending
         return
     tile = tile_of(lowering, lowering.twin(op), op.result)

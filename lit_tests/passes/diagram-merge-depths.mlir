@@ -54,3 +54,31 @@ func.func @symbolic(%A: !Ak, %B: !Bk) -> !C attributes {sizes = #diagram.sizes<b
   %C = diagram.contract %A, %B over [b, k] accumulate f32 : !Ak, !Bk -> !C
   func.return %C : !C
 }
+
+!X = tensor<?x1024xf16, #diagram.array<[m, k]>>
+!We = tensor<8x1024x?xf16, #diagram.array<[b, k, n]>>
+!Pe = tensor<8x?x?xf32, #diagram.array<[b, m, n]>>
+!ends = tensor<8xi32, #diagram.array<[b]>>
+
+// Rows that are sorted by what they meet: of a factor other rows are there at each index, and each row knows its first
+// and its last one.
+// CHECK-LABEL: func.func @sorted
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-depths", "'first[b] <= m and m < end[b]' of %Q along b", "a condition holds between the first and the last position at which it does", "once for all groups">
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-depths", "%C", "what is absent of a product is absent of a factor that has the axes of the condition"
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-depths", "[b, k] of %C as [b_k, k_within]", "a sum over pieces of an axis, of sums over each", "estimated
+// CHECK:         %least = diagram.reduce min %found over [b]
+// CHECK:         %most = diagram.reduce max %found over [b]
+// CHECK:         %We_depth = diagram.read %We_pieces at "b_k // 16, b_k % 16, k_within, n" padded
+// CHECK:         %X_depth = diagram.read %X_pieces at "m, b_k % 16, k_within" padded : {{.*}} -> tensor<?x128x64xf16, #diagram.array<[m, b_k, k_within]>>
+// CHECK-DAG:     %first_depth = diagram.read %first at "b_k // 16" padded
+// CHECK-DAG:     %end_depth = diagram.read %end at "b_k // 16" padded
+// CHECK:         %Q_rows = diagram.where %X_depth if "first_depth[b_k] <= m and m + 1 <= end_depth[b_k]" within "16 * first_b[m] <= b_k and b_k + 1 <= 16 * end_b[m]" with (first_depth = %first_depth
+// CHECK-NEXT:    %C = diagram.contract %Q_rows, %We_depth over [b_k, k_within] accumulate f32
+// CHECK-NEXT:    func.return %C
+func.func @sorted(%X: !X, %We: !We, %first: !ends, %end: !ends) -> !C
+    attributes {sizes = #diagram.sizes<m = 4096, n = 4096>} {
+  %P = diagram.contract %X, %We over [k] accumulate f32 : !X, !We -> !Pe
+  %Q = diagram.where %P if "first[b] <= m and m < end[b]" with (first = %first : !ends, end = %end : !ends) : !Pe
+  %C = diagram.reduce add %Q over [b] : !Pe -> !C
+  func.return %C : !C
+}

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import FillOp, IndexOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import array_type, axes_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, sizes_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either
 from treadle.dialects.diagram.linear import ONE, Linear
 from treadle.passes._functions import fresh_hint, label, note, replace
@@ -24,7 +24,8 @@ LAW = "a condition holds between the first and the last position at which it doe
 
 @dataclass(frozen=True)
 class Ends:
-    """For each row, the first position at which comparisons hold and one past the last, 0 and 0 where there is none;
+    """For each row, the first position at which comparisons hold and one past the last, 0 and 0 where there is none
+    (or all positions and 0: `EndsWriter.beyond`);
     and again one past the last where they hold at every position in between, else 0."""
 
     first: SSAValue
@@ -53,6 +54,9 @@ class EndsWriter:
     function: func.FuncOp
     rewrite: str
     """Under whose name it is noted."""
+    beyond: bool = False
+    """Whether rows at which nothing holds begin past the last position, where its number is known: then they add
+    nothing to what the rows of a group have together."""
     known: dict[tuple[str, Search], Ends] = field(default_factory=dict[tuple[str, Search], Ends])
 
     def tell(self, op: WhereOp, axes: Sequence[str], why: str) -> None:
@@ -75,7 +79,7 @@ class EndsWriter:
 
     def _ends(self, search: Search, axis: str, before: WhereOp) -> Ends:
         if (axis, search) not in self.known:
-            self.known[axis, search] = _RowsWriter(search, axis, before).write()
+            self.known[axis, search] = _RowsWriter(search, axis, before, self.beyond).write()
         return self.known[axis, search]
 
 
@@ -94,7 +98,8 @@ def _named(arrays: Mapping[SSAValue, None], op: WhereOp) -> dict[str, SSAValue]:
 class _RowsWriter:
     """Writes the ends of one search, before the condition that asks for them first."""
 
-    def __init__(self, search: Search, axis: str, before: WhereOp):
+    def __init__(self, search: Search, axis: str, before: WhereOp, beyond: bool):
+        self.beyond = beyond
         self.axis = axis
         self.before = before
         self.names = inputs_of(search.condition)
@@ -115,7 +120,9 @@ class _RowsWriter:
         )
         after = _sum(Leaf(most), number(1, i32))
         end = self._map(Node(arith.MaxSIOp, (after, number(0, i32)), i32), "end")
-        first = self._map(Node(arith.MinSIOp, (Leaf(least), Leaf(end)), i32), "first")
+        size = along[self.axis]
+        none = number(size, i32) if self.beyond and size != DYNAMIC else Leaf(end)
+        first = self._map(Node(arith.MinSIOp, (Leaf(least), none), i32), "first")
         is_whole = compare(_sum(Leaf(first), Leaf(count)), "==", Leaf(end))
         return Ends(first, end, self._map(select(is_whole, Leaf(end), number(0, i32)), "whole"))
 

@@ -9,8 +9,8 @@ from xdsl.ir import SSAValue
 from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
+from treadle.dialects.hierarchy.bounded import is_factor, only_bounds
 from treadle.passes.kernels.outer import is_met_by_others
 
 
@@ -18,9 +18,9 @@ def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | 
     """Whether products read it there, or each thread some of what others read, too; or each step of a stream meets the
     result of a product, or what the next product takes, with it, element by element: as a matrix, or as a line, one
     number for each column; or whether it is a number of the group, or one for each row."""
-    if is_multiplied(value) or (not products and is_met_by_others(value, stream)):
+    if is_factor(value) or (not products and is_met_by_others(value, stream)):
         return True
-    if row is None or stream is None or not axes_of(value.type):
+    if row is None or stream is None or not axes_of(value.type) or only_bounds(value):
         return False
     if not all(isinstance(use.operation, MapOp | CastOp | WhereOp) for use in value.uses):
         return False

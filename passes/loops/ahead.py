@@ -11,11 +11,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.dialects import cuda
+from treadle.passes.loops.turns import is_number_loaded
 
 
 def are_known_ahead(values: Iterable[SSAValue], loop: scf.ForOp) -> bool:
-    """Whether values depend on nothing that a loop computes but its position, counted from either end, or what a list
-    says of that turn."""
+    """Whether values depend on nothing that a loop computes but its position, what a list or an array says of that
+    turn, and arithmetic on these."""
     body = loop.body.block
 
     def known(value: SSAValue) -> bool:
@@ -26,7 +27,8 @@ def are_known_ahead(values: Iterable[SSAValue], loop: scf.ForOp) -> bool:
             return False
         if not isinstance(owner, Operation) or not loop.is_ancestor(owner):
             return True
-        return isinstance(owner, cuda.SelectedOp | arith.SubiOp) and all(map(known, owner.operands))
+        alike = isinstance(owner, cuda.SelectedOp) or owner.dialect_name() == "arith" or is_number_loaded(owner)
+        return alike and all(map(known, owner.operands))
 
     return all(known(value) for value in values)
 

@@ -23,6 +23,7 @@ from treadle.passes.loops.ahead import (
     step_of,
 )
 from treadle.passes.loops.in_place import Phase
+from treadle.passes.loops.turns import is_number_loaded
 
 
 def movable_copies(loop: scf.ForOp) -> list[cuda.CopyOp]:
@@ -37,6 +38,16 @@ def movable_copies(loop: scf.ForOp) -> list[cuda.CopyOp]:
     ]
 
 
+def _erase_unused_numbers(block: Block) -> None:
+    """Erase what says in a turn how far its copies go, where that is loaded, once they are asked for ahead."""
+    if not any(map(is_number_loaded, block.ops)):
+        return
+    for op in list(block.ops)[::-1]:
+        is_number = op.dialect_name() == "arith" or is_number_loaded(op)
+        if is_number and not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)
+
+
 @dataclass
 class StagedCopies:
     """The rewrite of one loop."""
@@ -49,6 +60,7 @@ class StagedCopies:
         early = self._make_earlier_copies_asynchronous()
         self._prologue(early)
         self._turn()
+        _erase_unused_numbers(self.loop.body.block)
         self.loop.attributes[PIPELINED] = UnitAttr()
         Rewriter.insert_op(cuda.WaitOp(0), InsertPoint.after(self.loop))
 

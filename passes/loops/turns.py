@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import IndexType, UnitAttr
@@ -13,6 +13,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import COUNTED
 from treadle.dialects.cuda.tiles import is_fragment, layout_of
 from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram.array import sizes_of
 
 OF_A_WARP = cuda.LoadOp | cuda.MaskOp | ReduceOp | tensor.ExtractOp
 """What a number is made of that a kernel loads: an element, or the least or the largest of several."""
@@ -29,6 +30,17 @@ def known_to_all(block: Block) -> set[SSAValue]:
     return known
 
 
+def known_in_turns(loop: scf.ForOp, known: Set[SSAValue]) -> set[SSAValue]:
+    """What every role can compute in each turn of a loop, beside what all know before: where its piece begins,
+    arithmetic, and numbers that each warp loads there."""
+    found: set[SSAValue] = {loop.body.block.args[0], *known}
+    for op in loop.body.block.ops:
+        alike = op.dialect_name() == "arith" or isinstance(op, cuda.SelectedOp) or is_number_loaded(op)
+        if alike and found.issuperset(needed_by(op)):
+            found |= set(op.results)
+    return found
+
+
 SELECTS = cuda.SelectOp | cuda.SelectedBeforeOp
 """What the threads of a block do with a list of pieces before any loop."""
 
@@ -37,6 +49,8 @@ def needed_by(op: Operation) -> Iterable[SSAValue]:
     """The values that an operation is given; a list of pieces is in shared memory, wherever that is used."""
     if isinstance(op, cuda.SelectOp):
         return op.given
+    if isinstance(op, cuda.SelectedOp):
+        return [value for value in op.operands if value is not op.tile]
     return (op.position, op.count) if isinstance(op, cuda.SelectedBeforeOp) else op.operands
 
 
@@ -44,6 +58,14 @@ def is_of_each_warp(op: Operation) -> bool:
     """Whether each warp does it by itself, on what all of them hold alike."""
     fragments = [value.type for value in (*op.operands, *op.results) if is_fragment(value.type)]
     return isinstance(op, OF_A_WARP) and not any(mode.axis for type in fragments for mode in layout_of(type).warp)
+
+
+def is_number_loaded(op: Operation) -> bool:
+    """Whether an operation loads one number that all lanes hold, or takes it out of its fragment."""
+    if not isinstance(op, cuda.LoadOp | tensor.ExtractOp) or not is_of_each_warp(op):
+        return False
+    fragments = [value.type for value in (*op.operands, *op.results) if is_fragment(value.type)]
+    return all(size == 1 for type in fragments for size in sizes_of(type).values())
 
 
 def needed_for(values: Iterable[SSAValue]) -> set[Operation]:

@@ -12,12 +12,16 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.sizes import UNKNOWN_SIZE
-from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, array_type, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.condition import Linear, quotient, remainder, spelled
+from treadle.dialects.diagram.condition import Both, Condition, Linear, quotient, remainder, resolved, spelled
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.passes._functions import derived_hint, erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import inner_of, join
+from treadle.passes.expressions.conditions import inputs_of
+from treadle.passes.expressions.conditions import spelled as spelled_condition
+from treadle.passes.products.kept import LAW as KEPT
+from treadle.passes.products.kept import KeptProduct, along_pieces, kept_product, with_ranges
 
 LAW = "a sum over pieces of an axis, of sums over each"
 
@@ -63,11 +67,14 @@ def _is_unknown(factor: SSAValue, axes: Sequence[str]) -> bool:
 
 
 def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
-    product, both = summed(op)
+    kept = kept_product(op)
+    product, both = summed(op) if kept is None else (kept.product, kept.axes)
     if product is None or not all(map(_can_be_read, (product.lhs, product.rhs))):
         return None
-    sizes, bytes = sizes_of(product.lhs.type), FORMAT_BYTES[str(format_of(product.lhs.type))]
-    pieces = {axis: piece for axis in both if (piece := _piece(sizes[axis], bytes))}
+    sizes = sizes_of(product.rhs.type) | sizes_of(product.lhs.type)
+    bytes = FORMAT_BYTES[str(format_of(product.lhs.type))]
+    cut, least = (both, 1) if kept is None else (product.over_axes, 2)  # a factor may lack the outer axis
+    pieces = {axis: piece for axis in cut if (piece := _piece(sizes[axis], bytes, least))}
     if len(both) < 2 or not pieces:
         return None
     fastest = [axes_of(operand.type)[-1] for operand in (product.lhs, product.rhs)]
@@ -115,8 +122,9 @@ def _has_both(value: SSAValue, axes: set[str]) -> bool:
     return is_array(value.type) and axes <= {*axes_of(value.type)}
 
 
-def _piece(size: int, bytes: int) -> int | None:
-    fits = (line // bytes for line in LINES if size > 0 and size % (line // bytes) == 0)
+def _piece(size: int, bytes: int, least: int) -> int | None:
+    """Of which there are so many at least."""
+    fits = (line // bytes for line in LINES if size >= least * (line // bytes) and size % (line // bytes) == 0)
     return next(fits, None)
 
 
@@ -127,12 +135,16 @@ def _length(axis: str, sizes: Mapping[str, int], likely: Mapping[str, int]) -> i
 def merge_depth(function: func.FuncOp, depth: Depth, rewrite: str, why: str) -> None:
     """One axis, and the elements of a piece, in the place of two axes that a sum goes over."""
     op = depth.sum.owner
+    assert isinstance(op, Operation)
+    if (kept := kept_product(op)) is not None:
+        _merge_kept(function, depth, kept, rewrite, why)
+        return
     if isinstance(op, ReduceOp):
         op = join(function, op, rewrite)
     assert isinstance(op, ContractOp)
     if depth.piece == sizes_of(op.lhs.type)[depth.inner]:
         return
-    pieces = _Pieces.of(depth, op)
+    pieces = _Pieces.of(depth, op, op)
     factors = [pieces.read(operand) for operand in (op.lhs, op.rhs)]
     over = [pieces.whole, pieces.within, *(axis for axis in op.over_axes if axis not in depth.axes)]
     multiply = None if op.multiply is None else op.multiply.data
@@ -145,11 +157,36 @@ def merge_depth(function: func.FuncOp, depth: Depth, rewrite: str, why: str) -> 
     note(function, rewrite, subject, LAW, why)
 
 
+def _merge_kept(function: func.FuncOp, depth: Depth, kept: KeptProduct, rewrite: str, why: str) -> None:
+    """The same of a sum of products of which a condition leaves some: of a factor of which it leaves some rows, others
+    at each index of the outer axis."""
+    op, product, where = depth.sum.owner, kept.product, with_ranges(function, kept, rewrite)
+    assert isinstance(op, ReduceOp)
+    pieces = _Pieces.of(depth, op, product)
+    factors = sorted((product.lhs, product.rhs), key=lambda each: depth.outer not in axes_of(each.type))
+    read = {each: pieces.read(each) for each in factors}  # first what tells at launch how many pieces there are
+    left, right = read[product.lhs], read[product.rhs]
+    left, right = (pieces.keep(where, left), right) if kept.left else (left, pieces.keep(where, right))
+    multiply = None if product.multiply is None else product.multiply.data
+    over = [pieces.whole, pieces.within]
+    new = ContractOp(left, right, over, op.result.type, product.accumulate, None, multiply)
+    new.location = op.location
+    subject = f"[{', '.join(depth.axes)}] of {label(op.result)} as [{pieces.whole}, {pieces.within}]"
+    before = op.operand
+    replace(op, [new], new.result)
+    erase_unused([before])
+    note(function, rewrite, label(new.result), KEPT)
+    note(function, rewrite, subject, LAW, why)
+
+
 @dataclass
 class _Pieces:
     """The axes in the place of two, and the arrays that have them."""
 
-    op: ContractOp
+    op: Operation
+    """What they are read for, before which that stands."""
+    sizes: Mapping[str, int]
+    """Of the axes of both factors."""
     outer: str
     inner: str
     count: int
@@ -164,13 +201,14 @@ class _Pieces:
     made: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     @classmethod
-    def of(cls, depth: Depth, op: ContractOp) -> _Pieces:
+    def of(cls, depth: Depth, op: Operation, product: ContractOp) -> _Pieces:
         outer, inner = depth.axes
+        sizes = sizes_of(product.rhs.type) | sizes_of(product.lhs.type)
         taken = _axes_near(op)
         names = [f"{inner}_piece", f"{inner}_within", f"{outer}_{inner}"]
         number, within, whole = (next(f"{n}{'_' * i}" for i in count() if f"{n}{'_' * i}" not in taken) for n in names)
-        size = sizes_of(op.lhs.type)[inner]
-        return cls(op, outer, inner, size // depth.piece, depth.piece, number, within, whole)
+        size = sizes[inner]
+        return cls(op, sizes, outer, inner, size // depth.piece, depth.piece, number, within, whole)
 
     def read(self, value: SSAValue) -> SSAValue:
         """An array of these axes in the place of the two."""
@@ -180,6 +218,24 @@ class _Pieces:
             made = self._computed(value.owner) if isinstance(value.owner, MapOp | CastOp) else self._read(value)
             self.made[value] = made
         return self.made[value]
+
+    def keep(self, where: WhereOp, factor: SSAValue) -> SSAValue:
+        """What a condition keeps of a factor with these axes."""
+        asked = {
+            value: self._read(value) if self.outer in (axes_of(value.type) if is_array(value.type) else ()) else value
+            for value in where.inputs
+        }
+        holds, within = (self._restated(each, asked) for each in (where.holds, where.may_hold))
+        names = inputs_of(Both((holds, within)))
+        texts = spelled_condition(holds, names), None if where.within is None else spelled_condition(within, names)
+        text, told = texts
+        used = inputs_of(holds) if told is None else names
+        given = {names[value]: value for value in used}
+        return self._put(WhereOp(factor, text, given, within=told), where.result, "rows")
+
+    def _restated(self, condition: Condition, asked: Mapping[SSAValue, SSAValue]) -> Condition:
+        along = along_pieces(condition, self.outer, self.whole, self.count)
+        return resolved(along, lambda term: asked.get(term) if isinstance(term, SSAValue) else None)
 
     def _computed(self, op: MapOp | CastOp) -> SSAValue:
         operands = [self.read(operand) for operand in op.operands]
@@ -215,7 +271,7 @@ class _Pieces:
 
     def _type(self, type: Attribute) -> Attribute:
         """Of what is read: of an array of the two axes, one of them, or the first of them and what the other became."""
-        sizes = sizes_of(self.op.lhs.type)
+        sizes = self.sizes
         length = DYNAMIC if sizes[self.outer] == DYNAMIC else sizes[self.outer] * self.count
         found = dict[str, int]()
         for axis, size in sizes_of(type).items():

@@ -17,6 +17,7 @@ from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.diagram.condition import Both, Condition
+from treadle.dialects.hierarchy.bounded import bounds_of
 from treadle.passes.expressions.conditions import parts_of
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.streams.limits import LimitWriter, may_hold_a_piece
@@ -89,11 +90,12 @@ class StreamTests:
         def fits(range: Range | None) -> bool:
             return range is not None and may_hold_a_piece(range, pieces[self.plan.axis], pieces)
 
-        told = selection_of(self.plan.axis, pieces, [[op.holds for op in each] for each in self._deciding])
+        deciding = [[op.holds for op in each if not _is_bounded(op)] for each in self._deciding]
+        told = selection_of(self.plan.axis, pieces, deciding)
         selection = told if isinstance(told, Selection) else None
         reason = told if isinstance(told, str) else ""
         found = self._found(pieces, selection)
-        assumed = [each for each in found if fits(each.every)]
+        assumed = [each for each in found if fits(each.every) and not _is_bounded(each.op)]
         every = intersection([each.every for each in assumed if each.every is not None])
         some = _needed(self._deciding, found)
         if not assumed or not fits(every):
@@ -101,7 +103,8 @@ class StreamTests:
         return Visits(some, every, frozenset(each.op for each in assumed), selection, reason)
 
     @cached_property
-    def _tests(self) -> list[WhereOp]:
+    def tests(self) -> list[WhereOp]:
+        """Its conditions."""
         return [op for op in self.plan.step_of(self.stream) if isinstance(op, WhereOp)]
 
     @cached_property
@@ -111,7 +114,7 @@ class StreamTests:
             return []
         reductions = [state.owner for state in self.plan.states_in(self.stream)]
         absent = [absences_of(operands_of(each)) for each in reductions if isinstance(each, ContractOp | ReduceOp)]
-        return [[op for op in self._tests if op in absences] for absences in absent]
+        return [[op for op in self.tests if op in absences] for absences in absent]
 
     def _found(self, pieces: Mapping[str, int], selection: Selection | None) -> Sequence[_Where]:
         """Where each condition holds: of the pieces this asks only along which axes a group holds one position."""
@@ -121,7 +124,7 @@ class StreamTests:
             searching = Knowledge(self.plan.axis, self._knows, lambda value: self._searches(value, single))
             told = replace(searching, searches=_searches_nothing)
             found = self._known[single, certain] = tuple(
-                _where(op, certain, searching if op.within is None else told) for op in self._tests
+                _where(op, certain, searching if op.within is None else told) for op in self.tests
             )
         return found
 
@@ -132,6 +135,11 @@ class StreamTests:
         """An argument along the streamed axis of which a group holds one row."""
         others = [axis for axis in axes_of(value.type) if axis != self.plan.axis]
         return isinstance(value, BlockArgument) and self.plan.is_piece(value) and all(axis in single for axis in others)
+
+
+def _is_bounded(op: WhereOp) -> bool:
+    """Whether a copy tests a condition, in whatever piece, and a range that is told leaves what a list would."""
+    return op.within is not None and bounds_of(op) is not None
 
 
 def _searches_nothing(value: SSAValue) -> bool:

@@ -36,7 +36,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.formats import PACKED
 from treadle.dialects.diagram.place import PlaceAttr
-from treadle.passes.loops.turns import known_to_all
+from treadle.passes.loops.turns import known_in_turns, known_to_all
 from treadle.passes.warps.tiles import boxed_type, products_of
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
@@ -268,7 +268,8 @@ def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
 
 def stop_of(copy: cuda.CopyOp) -> SSAValue | None:
     """Before which position a copy must bring zeros although its array goes on: a product over that axis multiplies
-    what lies behind it with zeros, and what is there may be no number. None if there is no such position."""
+    what lies behind it with zeros, and what is there may be no number, or there is nothing of a factor behind it. None
+    if there is no such position."""
     return next((limit for _, limit in _stops_of(copy)), None)
 
 
@@ -283,7 +284,8 @@ def is_by_rows(copy: cuda.CopyOp) -> bool:
 
 def _stops_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
     bounds, summed = zip(copy.bound_axes, copy.limits, strict=True), _summed(copy)
-    return [(axis, limit) for axis, limit in bounds if axis in summed and not _ends_with_array(copy, axis, limit)]
+    ends = [(axis, limit) for axis, limit in bounds if not _ends_with_array(copy, axis, limit)]
+    return [(axis, limit) for axis, limit in ends if axis in summed or not is_extent(limit)]
 
 
 def _ends_with_array(copy: cuda.CopyOp, axis: str, limit: SSAValue) -> bool:
@@ -295,8 +297,7 @@ def _ends_with_array(copy: cuda.CopyOp, axis: str, limit: SSAValue) -> bool:
 
 
 def _begins_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
-    bounds = zip(copy.begun_axes, copy.begins, strict=True)
-    return [(axis, begin) for axis, begin in bounds if axis in _summed(copy)]
+    return list(zip(copy.begun_axes, copy.begins, strict=True))
 
 
 def _summed(copy: cuda.CopyOp) -> set[str]:
@@ -397,6 +398,9 @@ def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp], by_lanes
     """Producer and consumers walk the same loops, so both must know where these begin and end. Constants, the sizes of
     static axes, both know wherever they stand."""
     known = known_to_all(kernel.body.block)
+    loops = dict.fromkeys(place for copy in copies if isinstance(place := copy.parent_op(), scf.ForOp))
+    for loop in loops:
+        known |= known_in_turns(loop, known)
     if all(end in known or constant_of(end) is not None for end in ends_of(copies, by_lanes)):
         return None
     fact = "where a loop that copies begins or ends depends on what the warps of the kernel find together"

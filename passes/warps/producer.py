@@ -3,6 +3,7 @@ these do not bring, and lines of words, the lanes of its warps copy, with no mor
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, scf
@@ -20,6 +21,8 @@ class Producer:
     """Fills the producer's body: the copies, and the loops and branches around them."""
 
     turns: Turns
+    needed: Set[Operation]
+    """What says how far copies go."""
 
     def fill(self, source: Block, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
         for op in source.ops:
@@ -32,7 +35,7 @@ class Producer:
                     self._loop(op, target, mapping)
                 case scf.IfOp() if self._copies(op):
                     self._branch(op, target, mapping)
-                case _ if is_number(op) and all(operand in mapping for operand in op.operands):
+                case _ if (is_number(op) or op in self.needed) and all(operand in mapping for operand in op.operands):
                     if op.results[0] not in mapping:
                         target.add_op(clone := op.clone(value_mapper=mapping))
                         mapping[op.results[0]] = clone.results[0]

@@ -20,7 +20,7 @@ from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import rows_types
 from treadle.dialects.cuda.tiles import boxes_of, is_buffer, is_line
 from treadle.dialects.diagram import FillOp
-from treadle.passes.loops.turns import count_turns, known_to_all, needed_for
+from treadle.passes.loops.turns import count_turns, is_number_loaded, known_to_all, needed_for
 from treadle.passes.warps.consumers import Consumers
 from treadle.passes.warps.laws import (
     BUSY,
@@ -135,7 +135,7 @@ class Builder:
         self._count_turns(source)
         self.top.add_op(cuda.ReadyOp(list(dict.fromkeys(self.rings.values()))))
         producer, consumers = Block(), Block()
-        Producer(self).fill(source, producer, dict(self.common))
+        Producer(self, needed).fill(source, producer, dict(self.common))
         Consumers(self).fill(source, consumers, {**self.common, **others})
         roles = cuda.RolesOp(self.registers, Region(producer), self.groups, Region(consumers), copying)
         self.top.add_op(roles)
@@ -295,9 +295,9 @@ UNUSED = FillOp | cuda.StageOp | cuda.BlockIndexOp | cuda.SelectedOp
 
 
 def erase_unused(kernel: cuda.KernelOp) -> None:
-    """Erase arithmetic, constants and stages that nothing uses."""
+    """Erase arithmetic, constants and stages that nothing uses, and numbers loaded for copies alone."""
     for op in reversed(list(kernel.walk())):
-        is_pure = op.dialect_name() == "arith" or isinstance(op, UNUSED)
+        is_pure = op.dialect_name() == "arith" or isinstance(op, UNUSED) or is_number_loaded(op)
         inside = isinstance(op.parent_op(), cuda.KernelOp | cuda.RolesOp | scf.ForOp | scf.IfOp)
         if is_pure and inside and not any(list(result.uses) for result in op.results):
             Rewriter.erase_op(op)

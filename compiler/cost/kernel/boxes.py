@@ -20,6 +20,7 @@ from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.padding import padded_read, padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import given_for
+from treadle.dialects.hierarchy.bounded import loaded_factor, users_of_factor
 
 
 def comes_in_boxes(
@@ -38,7 +39,7 @@ def comes_in_boxes(
     given = given_for(array)
     if row is None or (given is not None and (padding_of(given) or scattered_read(given))):
         return False
-    users = [use.operation for use in piece.uses if isinstance(use.operation, ContractOp)]
+    users = [op for op in users_of_factor(piece) if isinstance(op, ContractOp)]
     if limited and any(stream in user.over_axes for user in users):
         return False
     return not any(_has_order(user, piece, products, row) for user in users)
@@ -47,7 +48,7 @@ def comes_in_boxes(
 def comes_by_lanes(array: SSAValue, piece: SSAValue) -> bool:
     """Whether lanes of a producer copy a piece of an array that warpgroups multiply, as no tensor copy brings it: rows
     that data choose one by one, and views with zeros around them (`warps.laws.why_no_map`)."""
-    users = [use.operation for use in piece.uses if isinstance(use.operation, ContractOp)]
+    users = [op for op in users_of_factor(piece) if isinstance(op, ContractOp)]
     given = given_for(array)
     if not users or given is None or not padding_of(given):
         return False
@@ -62,14 +63,14 @@ def _has_runs(forms: Sequence[Linear], op: ContractOp, operand: SSAValue) -> boo
     *outer, last = forms
     if last != Linear({columns: 1}) or columns in axes_of_forms(outer) or not 2 <= len(forms) <= MOST_AXES:
         return False
-    other = axes_of((op.rhs if operand is op.lhs else op.lhs).type)
+    other = axes_of((op.rhs if operand is loaded_factor(op.lhs) else op.lhs).type)
     own = [axis for axis in rows if axis in op.over_axes or axis not in other]
     return all(rows_of_run(forms, axis, MOST_ROWS, lambda _: True) >= SWIZZLED_ROWS for axis in own)
 
 
 def _has_order(op: ContractOp, piece: SSAValue, products: Sequence[ContractOp], row: str) -> bool:
     axes = axes_of(piece.type)
-    if left_operand(op, row) is piece or axes[-1:] != tuple(op.over_axes)[-1:]:
+    if loaded_factor(left_operand(op, row)) is piece or axes[-1:] != tuple(op.over_axes)[-1:]:
         return False
     columns = set(axes) - set(op.over_axes)
     return any(

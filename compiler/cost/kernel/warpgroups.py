@@ -23,6 +23,7 @@ from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
+from treadle.dialects.hierarchy.bounded import loaded_factor, users_of_factor
 from treadle.passes.speculation.registers import OTHER_REGISTERS
 from treadle.passes.warps.laws import AT_LAUNCH, BY_LANES, OF_PRODUCER, REGISTERS, most_columns, shares_of_blocks
 
@@ -79,6 +80,7 @@ def _is_shared(size: int, known: Container[int]) -> bool:
 def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
     if multiply_format(op) not in FORMATS:
         return False
+    operand = loaded_factor(operand)
     array = operand.owner.source if isinstance(operand.owner, LoadOp) else operand
     given = given_for(array)
     if given is not None and padding_of(given):
@@ -87,7 +89,7 @@ def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
             return False  # neither tensor copies nor lanes bring it
     if isinstance(operand.owner, Operation) and not isinstance(operand.owner, LoadOp):
         return left_operand(op, row) is operand and stays_in_registers(op, operand, row)
-    return all(isinstance(use.operation, ContractOp) for use in operand.uses)
+    return all(isinstance(each, ContractOp) for each in users_of_factor(operand))
 
 
 def _has_rows(forms: Sequence[Linear], operand: SSAValue) -> bool:

@@ -23,6 +23,7 @@ from treadle.compiler.cost.reading.steps import Steps
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.bounded import loaded_factor
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes.kernels.near import comes_to_shared
 from treadle.passes.kernels.outer import outer_axes
@@ -59,7 +60,7 @@ class Decorated:
         return not isinstance(operand.owner, Operation) or not stays_in_registers(product, operand, self.roles.row)
 
     def left_of(self, op: ContractOp) -> str:
-        operand = left_operand(op, self.roles.row)
+        operand = loaded_factor(left_operand(op, self.roles.row))
         if not self.in_shared(op, operand):
             return "registers"
         changes = self.stream is None or self.stream in axes_of(operand.type)

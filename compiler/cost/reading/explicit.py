@@ -85,8 +85,8 @@ from treadle.compiler.cost.reading.stream_limits import (
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, RenameOp, ScanOp
 from treadle.dialects.diagram.accumulators import begins_with_product, sum_within
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
-from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp, saved_as
+from treadle.dialects.hierarchy.bounded import is_factor, loaded_factor, users_of_factor
 from treadle.dialects.hierarchy.extracted import is_extracted
 from treadle.passes.expressions.lagging import kept_for
 from treadle.passes.streams.held import limited_factors
@@ -343,12 +343,12 @@ class Walk:
 
     def near(self, array: SSAValue, piece: SSAValue) -> None:
         """What steps read back of a piece in shared memory."""
-        multiplied, in_rows = is_multiplied(piece), self.lies_in_rows(axes_of(piece.type))
+        multiplied, in_rows = is_factor(piece), self.lies_in_rows(axes_of(piece.type))
         if not multiplied:
             self.asked.append(piece)
         if not multiplied and not in_rows:
             self.in_register(array, piece)
-        elif in_rows and self.inside and computes_with(use.operation for use in piece.uses):
+        elif in_rows and self.inside and computes_with(users_of_factor(piece)):
             self.hold("loaded", piece, along=_met_in(piece))
 
     def in_register(self, array: SSAValue, piece: SSAValue) -> None:
@@ -458,7 +458,7 @@ class Walk:
         if product.every:
             self.hold("partial", op.result, width=4)
         for operand in (op.lhs, op.rhs):
-            if level_of(operand.type) == "shared":
+            if level_of(loaded_factor(operand).type) == "shared":
                 continue
             if stays_in_registers(op, operand, self.row):
                 self.hold("passing", operand)
@@ -476,7 +476,7 @@ class Walk:
 
     def left(self, op: ContractOp) -> str:
         """Where the left operand is, as `Product` says it."""
-        operand = left_operand(op, self.row)
+        operand = loaded_factor(left_operand(op, self.row))
         if level_of(operand.type) != "shared":
             return "registers" if stays_in_registers(op, operand, self.row) else "shared"
         changes = {pieces.axis for pieces in self.inside} & set(axes_of(operand.type))

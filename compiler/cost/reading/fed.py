@@ -83,6 +83,22 @@ class Shares:
 
 
 @dataclass(frozen=True)
+class Routed:
+    """Rows that lie by what they are multiplied with, as after sorting tokens by expert: data say between which rows
+    each block of positions of the stream is there. The model takes it that no two such ranges overlap, and that they
+    follow each other. So each group of rows is fed one block, and one more wherever a range ends within a group."""
+
+    rows: str
+    block: int
+    """Positions of the stream that have one range."""
+
+    def fed(self, rows: int, groups: int, blocks: int, begins: Amount) -> Amount:
+        """How many of the blocks groups are fed that begin at such rows, if there are so many groups of so many."""
+        more, rest = divmod(blocks - 1, groups)
+        return 1 + more + (begins // rows < rest)
+
+
+@dataclass(frozen=True)
 class Fed:
     """A stream with limits."""
 
@@ -96,6 +112,8 @@ class Fed:
     """Whether an input limits it too, so that less may be fed than is said here."""
     extents: frozenset[str] = frozenset()
     """The axes on whose sizes the limits depend."""
+    routed: Routed | None = None
+    """Rows of which each is in one range, by data."""
     _shares: dict[tuple[int, ...], Shares] = field(
         default_factory=dict[tuple[int, ...], Shares], compare=False, repr=False
     )
@@ -156,6 +174,8 @@ def _asked(fed: Fed, sizes: Mapping[str, int], every: Sequence[int]) -> Shares:
     size, step = sizes[fed.stream.axis], fed.stream.size
     places[fed.stream.axis] = (0, size)
     low, high = (limit(places) for limit in fed.some)
+    if fed.routed is not None and size > 0:
+        return _routed(fed, fed.routed, sizes, Shares(tuple(groups), lengths, 0, 0, 0, 0), places)
     first = 0 if low is None else most(low, 0) // step * step
     end = size if high is None else least(high, size)
     steps = most(ceil_div(end - first, step), 0)
@@ -166,6 +186,20 @@ def _asked(fed: Fed, sizes: Mapping[str, int], every: Sequence[int]) -> Shares:
     apart = (begin > first) + 1 + (end < stop)
     loops = choice(has_whole, apart, 1) * (positions > 0)
     return Shares(tuple(groups), lengths, positions, positions - most(end - begin, 0), steps, loops)
+
+
+def _routed(fed: Fed, routed: Routed, sizes: Mapping[str, int], asked: Shares, places: Places) -> Shares:
+    """Where each row is in one range: of the groups that two or more ranges meet, all pieces are tested."""
+    size, step = sizes[fed.stream.axis], fed.stream.size
+    (rows,) = (pieces for pieces in fed.around if pieces.axis == routed.rows)
+    blocks = ceil_div(size, routed.block)
+    if sizes[routed.rows] == 0:
+        return asked
+    begins = np.asarray(places[routed.rows][0])
+    count = routed.fed(rows.size, ceil_div(sizes[routed.rows], rows.size), blocks, begins)
+    positions = least(count * routed.block, size)
+    border = choice(count > 1, positions, 0) if fed.every is not None else positions
+    return replace(asked, fed=positions, border=border, steps=ceil_div(positions, step), loops=1)
 
 
 def _tested_nowhere(fed: Fed, size: int, places: Places, first: Amount, end: Amount) -> tuple[Amount, Amount]:

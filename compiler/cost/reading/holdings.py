@@ -21,7 +21,7 @@ from treadle.compiler.cost.reading.decorated import Decorated
 from treadle.dialects.diagram import MapOp, ReduceOp, RenameOp, ScanOp, SwapOp
 from treadle.dialects.diagram.accumulators import begins_with_product
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.contract import is_multiplied
+from treadle.dialects.hierarchy.bounded import is_factor, loaded_factor, users_of_factor
 from treadle.dialects.hierarchy.schedule import promoted_every
 
 
@@ -57,7 +57,7 @@ class Holdings:
             # The second stream has tiles of its own in shared memory.
             role = "staged" if self.at.stream in axes else "shared"
             held += [Holding(role, axes, width)] * times
-            if is_multiplied(value) or self.at.lies_in_rows(axes):
+            if is_factor(value) or self.at.lies_in_rows(axes):
                 held += self._read_back_in_rows(value)
             else:
                 held.append(self._met(value))
@@ -94,7 +94,7 @@ class Holdings:
 
     def _read_back_in_rows(self, value: SSAValue) -> Iterator[Holding]:
         """What steps read back of a tile, to compute with it."""
-        axes, users = axes_of(value.type), {use.operation for use in value.uses}
+        axes, users = axes_of(value.type), {*users_of_factor(value)}
         for stream in self.at.use.fed_in.get(value, ()):
             users_there = users.intersection(self.at.use.steps[stream])
             if computes_with(users_there) and self.at.lies_in_rows(axes):
@@ -111,7 +111,7 @@ class Holdings:
             if promoted_every(self.at.kernel.schedule, op):
                 held += [Holding("partial", axes, 4, stream) for stream in streams]
             for operand in (op.lhs, op.rhs):
-                if isinstance(operand.owner, Operation):
+                if isinstance(loaded_factor(operand).owner, Operation):
                     roles = ("shared", "moving") if self.at.in_shared(op, operand) else ("passing",)
                     held += [self._of_operand(role, operand, each) for role in roles for each in streams]
         return held + self._ahead()

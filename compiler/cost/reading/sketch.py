@@ -46,8 +46,8 @@ from treadle.compiler.cost.reading.selected import lists_of, transfers_of
 from treadle.compiler.cost.reading.stream_limits import are_found_together, fed_of_visits, is_limited_twice
 from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp, RenameOp, ScanOp, SwapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
-from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.bounded import is_factor, loaded_factor
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._recurrences import recurrence_of, stand_in
 from treadle.passes.streams.stages import StreamPlan
@@ -334,7 +334,8 @@ class Sketch:
         pieces = Pieces(self.stream, tiles[self.stream])
         # a condition may speak of an axis that every group holds whole: one piece of it
         around = (*groups, *(Pieces(axis, tiles[axis]) for axis in self.whole))
-        return [fed_of_visits(each, pieces, around) for each in visits]
+        tests = [()] * len(visits) if self.conditional is None else [each.tests for each in self._stream_tests]
+        return [fed_of_visits(each, pieces, around, those) for each, those in zip(visits, tests, strict=True)]
 
     def _fed_about(self, part: Amount, tiles: Mapping[str, Amount]) -> Sequence[AboutFed | None]:
         if self.stream is None:
@@ -465,7 +466,7 @@ def _tasks(at: Decorated, crossings: Iterable[Crossing]) -> Iterator[Task]:
     for crossing in crossings:
         yield Task(crossing, (crossing.stream,), crossing.streamed)
     for value, times in at.use.inputs.items():
-        if at.comes_to_shared(value) and not is_multiplied(value):
+        if at.comes_to_shared(value) and not is_factor(value):
             for stream in at.use.fed_in.get(value, (None,) * times):
                 yield Task(at.read_back(value), (stream,), at.stream in axes_of(value.type))
     for op, stream in at.made():
@@ -483,7 +484,7 @@ def _tasks(at: Decorated, crossings: Iterable[Crossing]) -> Iterator[Task]:
             # A stream keeps the sum as it accumulates, and rounds it in the end.
             yield Task(rounding_to(op.result.type), (None,), False)
         for operand in (op.lhs, op.rhs):
-            if isinstance(operand.owner, Operation) and at.in_shared(op, operand):
+            if isinstance(loaded_factor(operand).owner, Operation) and at.in_shared(op, operand):
                 yield Task(written(operand), streams, streamed)
 
 

@@ -10,11 +10,13 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.compiler.cost.kernel.blocks import blocks_of
 from treadle.compiler.cost.kernel.plan import Pieces
-from treadle.compiler.cost.reading.fed import Fed, Limit, Places, extent_of
-from treadle.dialects.diagram import ExtentOp, ReduceOp
+from treadle.compiler.cost.reading.fed import Fed, Limit, Places, Routed, extent_of
+from treadle.dialects.diagram import ExtentOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.condition import Divided, Entry, Read, Remainder, Term
 from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
+from treadle.dialects.hierarchy.bounded import bounds_of
 from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, terms_of
 from treadle.passes.streams.visits import Visits
 
@@ -52,18 +54,34 @@ WHOLE = Side.EXACT, Side.EXACT
 # -- of a decorated kernel -------------------------------------------------------------------------
 
 
-def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fed | None:
-    """None if the stream is fed all of its axis, and tests nothing or everything; `cut` says how others are cut."""
+def routed_by(tests: Iterable[Operation], stream: str) -> Routed | None:
+    """Of a stream with limits, the rows of which conditions tell a range for each of its positions, with both ends
+    (`hierarchy.bounded`)."""
+    for op in tests:
+        bounds = bounds_of(op) if isinstance(op, WhereOp) else None
+        if isinstance(op, WhereOp) and bounds is not None and bounds.along == stream and bounds.begins and bounds.ends:
+            arrays = (value.owner.source if isinstance(value.owner, LoadOp) else value for value in op.asked.values())
+            blocks = (blocks_of(each).get(stream, 1) for each in arrays if isinstance(each, BlockArgument))
+            return Routed(bounds.row, min(blocks, default=1))
+    return None
+
+
+def fed_of_visits(
+    visits: Visits, stream: Pieces, cut: tuple[Pieces, ...], tests: Iterable[Operation] = ()
+) -> Fed | None:
+    """None if the stream is fed all of its axis, and tests nothing or everything; `cut` says how others are cut, and
+    `tests` are among the operations of a step."""
     if visits.are_all:
         return None
     ranges = [visits.some, *([visits.every] if visits.every is not None else [])]
     axes = {axis for range in ranges for end in (range.low, range.high) if end is not None for axis in _axes_of(end)}
-    around = tuple(pieces for pieces in cut if pieces.axis in axes)
+    routed = routed_by(tests, stream.axis)
+    around = tuple(pieces for pieces in cut if pieces.axis in axes or (routed and pieces.axis == routed.rows))
     every = None if visits.every is None else _limits_of(visits.every, stream.axis, WHOLE)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
     by_data = by_data or visits.selection is not None
     values = {term for range in ranges for end in (range.low, range.high) if end is not None for term in terms_of(end)}
-    return Fed(stream, around, _limits_of(visits.some, stream.axis, FED), every, by_data, _extents(values))
+    return Fed(stream, around, _limits_of(visits.some, stream.axis, FED), every, by_data, _extents(values), routed)
 
 
 def _extents(values: Iterable[Term]) -> frozenset[str]:
@@ -173,12 +191,13 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
         return None
     pieces = [value.owner for limit in op.limits for value in _behind(limit)]
     axes = {owner.axis.data for owner in pieces if isinstance(owner, PieceOp)}
-    around = tuple(pieces for pieces in cut if pieces.axis in axes)
+    routed = routed_by(op.walk(), op.axis)
+    around = tuple(pieces for pieces in cut if pieces.axis in axes or (routed and pieces.axis == routed.rows))
     low, high = map(_limit_of, op.fed, FED)
     every = None if op.whole is None else (_limit_of(op.whole[0], WHOLE[0]), _limit_of(op.whole[1], WHOLE[1]))
     behind = [value for limit in op.limits for value in _behind(limit)]
     by_data = op.selection is not None or any(map(_is_data, behind))
-    return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data, _extents(behind))
+    return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data, _extents(behind), routed)
 
 
 def is_stream_limited_twice(op: StreamOp) -> bool:

@@ -26,8 +26,8 @@ from treadle.compiler.machines.machine import WARP, Machine
 from treadle.dialects.cuda.sums import MOST_COLUMNS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, level_of, sizes_of
-from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp, SelectOp
+from treadle.dialects.hierarchy.bounded import is_factor, loaded_factor
 from treadle.dialects.hierarchy.schedule import promoted_every
 
 CHIP = "chip"
@@ -188,7 +188,7 @@ class _Walk(Walk):
         )
         if transfer.level == "shared":
             self._add("shared", transfer.width * in_all)
-            if not is_multiplied(piece):
+            if not is_factor(piece):
                 self._add("shared", transfer.width * self._reads(piece, once=False))
 
     def asking(self, array: SSAValue, op: SelectOp) -> Transfer:
@@ -234,7 +234,7 @@ class _Walk(Walk):
         kept = may_keep and read_before(product_of(op, left, self.kernel.schedule), spread) > 0
         for operand in (op.lhs, op.rhs):
             has_rows = self.row is not None and self.row in axes_of(operand.type)
-            if level_of(operand.type) != "shared" and left == "registers" and has_rows:
+            if level_of(loaded_factor(operand).type) != "shared" and left == "registers" and has_rows:
                 continue
             if kept and has_rows:  # once for all products, of all streams
                 if operand in self.read_once:
