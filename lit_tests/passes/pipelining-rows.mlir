@@ -133,11 +133,11 @@ cuda.kernel @apart_kernel (%A: !A, %x: index) threads 128 shared 0 {
     %new = diagram.reduce add %a over [x] into %so_far : !a -> !lanes
     scf.yield %new : !lanes
   }
-  %chased = scf.for %x0 = %zero to %x step %piece iter_args(%so_far = %once) -> (!lanes) {
-    %there = arith.addi %x0, %piece : index
-    %a = cuda.load %A[%zero, %there] : !A -> !a
+  %chased, %end = scf.for %x0 = %zero to %x step %piece iter_args(%so_far = %once, %at = %zero) -> (!lanes, index) {
+    %a = cuda.load %A[%zero, %at] : !A -> !a
     %new = diagram.reduce add %a over [x] into %so_far : !a -> !lanes
-    scf.yield %new : !lanes
+    %there = arith.addi %at, %piece : index
+    scf.yield %new, %there : !lanes, index
   }
   scf.for %x0 = %zero to %x step %piece {
     %there = arith.addi %x0, %piece : index
