@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.kernels.roles import part_of_kernel
 from treadle.passes.streams.stages import StreamPlan
+
+FILLED = 64
+"""Rows of a product that a warpgroup makes, or four warps, at least."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +94,10 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None
     singly = (stream,) if stream is not None and steps_over_batches(products, group_axes, stream) else ()
     rows = [axis for axis in group_axes if products and all(_is_free(axis, op) for op in products)]
     # Columns that no group cuts are of the other operand; else a product would have both along one of them. Rows are by
-    # preference an axis of a left operand, and of those the one nearest to the contiguous end.
+    # preference an axis of a left operand, and of those a long one.
     rows = [axis for axis in rows if all(_faces_columns(axis, group_axes, op) for op in products)] or rows
     left = [axis for axis in rows if axis in axes_of(products[0].lhs.type)]
-    row = (left or rows or [None])[-1]
+    row = _longest(left or rows, products)
     columns = [
         axis
         for axis in group_axes
@@ -106,6 +109,16 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None
     column = columns[-1] if columns else None
     single = frozenset(group_axes) - {row, column}
     return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products), single)
+
+
+def _longest(axes: Sequence[str], products: Sequence[ContractOp]) -> str | None:
+    """Of the axes that fill the rows of a tile, as those may whose size only the launch tells, the one nearest to the
+    contiguous end; else the longest. A tile is as high for a few heads that share keys as for many queries."""
+    sizes = {axis: size for op in products for axis, size in sizes_of(op.result.type).items()}
+    fitting = [axis for axis in axes if sizes[axis] == DYNAMIC or sizes[axis] >= FILLED]
+    if fitting or not axes:
+        return fitting[-1] if fitting else None
+    return max(reversed(axes), key=lambda axis: sizes[axis])
 
 
 def axis_across(
