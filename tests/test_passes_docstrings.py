@@ -53,6 +53,7 @@ OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "diagram-copy-operands": {"axes": ("a", "b", "k"), "operands": ("A",)},
     "diagram-distribute-products": {"products": ("O",)},
     "diagram-merge-depths": {"axes": ("b", "k")},
+    "diagram-merge-free-axes": {"axes": ("b", "t")},
     "diagram-split-depths": {"products": ("S",)},
     "diagram-bubble-up-reads": {"arrays": ("P",)},
     "diagram-raise-swaps": {"products": ("P",)},

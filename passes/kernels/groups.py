@@ -6,12 +6,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from treadle.dialects.diagram.array import DYNAMIC, axes_of
+from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._parts import Part, part_of_kernel
-from treadle.passes.expressions.scalars import weave
-from treadle.passes.kernels.roles import WHOLE_LIMIT, may_repeat, not_grouped, repeated_products, too_many_columns
+from treadle.passes.kernels.roles import (
+    WHOLE_LIMIT,
+    group_axes,
+    may_repeat,
+    not_grouped,
+    repeated_products,
+    too_many_columns,
+)
 
 Axes: TypeAlias = tuple[str, ...]
 
@@ -51,11 +57,10 @@ class Groups:
         return {axis: size for axis, size in held.items() if size not in (DYNAMIC, 0)}
 
     def group(self, axis: str = "") -> dict[str, int]:
-        """The axes that are cut, in the order of memory of what leaves the kernel: all that can be, or of those of
-        which the schedule says nothing only `axis`."""
+        """The axes that are cut, in their order (`kernels.roles.group_axes`): all that can be, or of those of which the
+        schedule says nothing only `axis`."""
         others = (*self.refused, *self.old.stream.as_dict())
-        met = weave([*(axes_of(value.type) for value in self.part.leaving), self.part.sizes])
-        free = [name for name in met if name not in others and axis in ("", name)]
+        free = [name for name in group_axes(self.part, others) if axis in ("", name)]
         return dict.fromkeys(free, UNDECIDED) | self.old.group.as_dict()
 
     @property

@@ -17,6 +17,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, flat_part, part_of_kernel
 from treadle.passes.expressions.scalars import weave
+from treadle.passes.kernels.rows import rows_and_columns
 from treadle.passes.kernels.spread import spread_axes, subsets
 from treadle.passes.streams.stages import Repairs, StreamPlan, is_fed_more_often, is_scanned_along, rounds_of
 
@@ -27,6 +28,7 @@ __all__ = [
     "Refusal",
     "Roles",
     "fed_across",
+    "group_axes",
     "keeping_together",
     "may_repeat",
     "must_hold_rows",
@@ -142,7 +144,7 @@ def _roles_of(
         )
         if problem is None:
             others = [each for each in candidates if each is not None and candidate is None]
-            return Roles(_group_axes(part, refused), candidate, whole, refused, next(iter(others), None))
+            return Roles(group_axes(part, refused), candidate, whole, refused, next(iter(others), None))
         problems.append(problem)
     return Refusal(problems[0])
 
@@ -259,10 +261,19 @@ def _is_held(size: int, limit: int) -> bool:
     return size != DYNAMIC and size <= limit
 
 
-def _group_axes(part: Part, refused: dict[str, str]) -> tuple[str, ...]:
-    """The axes of the groups, in the order of memory of what leaves."""
+def group_axes(part: Part, refused: Collection[str]) -> tuple[str, ...]:
+    """The axes of the groups, in the order of memory of what leaves, those of rows and columns of products last: groups
+    that follow each other then share an operand, and of what a condition leaves more of than of the next they are side
+    by side (`cuda-order-blocks`). Neighbours in memory, of which each group has one, stay where they are: they share
+    sectors."""
     met = weave([*(axes_of(value.type) for value in part.leaving), part.sizes])
-    return tuple(axis for axis in met if axis not in refused)
+    axes = tuple(axis for axis in met if axis not in refused)
+    own = rows_and_columns([op for op in part.reducing if isinstance(op, ContractOp)], axes)
+    single = [axis for axis in axes if axis not in own]
+    neighbours = {axes_of(value.type)[-1] for value in (*part.leaving, *part.read) if axes_of(value.type)}
+    if not own or not neighbours.isdisjoint(single):
+        return axes
+    return (*single, *(axis for axis in axes if axis in own))
 
 
 def _stream_candidates(

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.kernels.roles import part_of_kernel
+from treadle.passes.kernels.rows import is_batch, is_column, is_free, row_axis
 from treadle.passes.streams.stages import StreamPlan
-
-FILLED = 64
-"""Rows of a product that a warpgroup makes, or four warps, at least."""
 
 
 @dataclass(frozen=True)
@@ -92,33 +90,18 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None
     group_axes = tuple(group_axes)
     products = contractions_of(kernel)
     singly = (stream,) if stream is not None and steps_over_batches(products, group_axes, stream) else ()
-    rows = [axis for axis in group_axes if products and all(_is_free(axis, op) for op in products)]
-    # Columns that no group cuts are of the other operand; else a product would have both along one of them. Rows are by
-    # preference an axis of a left operand, and of those a long one.
-    rows = [axis for axis in rows if all(_faces_columns(axis, group_axes, op) for op in products)] or rows
-    left = [axis for axis in rows if axis in axes_of(products[0].lhs.type)]
-    row = _longest(left or rows, products)
+    row = row_axis(products, group_axes)
     columns = [
         axis
         for axis in group_axes
         if axis != row
         and row is not None
-        and any(_is_column(axis, row, op) for op in products)
-        and not any(_is_batch(axis, op) or _has_columns(axis, (*group_axes, *singly), op) for op in products)
+        and any(is_column(axis, row, op) for op in products)
+        and not any(is_batch(axis, op) or _has_columns(axis, (*group_axes, *singly), op) for op in products)
     ]
     column = columns[-1] if columns else None
     single = frozenset(group_axes) - {row, column}
     return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products), single)
-
-
-def _longest(axes: Sequence[str], products: Sequence[ContractOp]) -> str | None:
-    """Of the axes that fill the rows of a tile, as those may whose size only the launch tells, the one nearest to the
-    contiguous end; else the longest. A tile is as high for a few heads that share keys as for many queries."""
-    sizes = {axis: size for op in products for axis, size in sizes_of(op.result.type).items()}
-    fitting = [axis for axis in axes if sizes[axis] == DYNAMIC or sizes[axis] >= FILLED]
-    if fitting or not axes:
-        return fitting[-1] if fitting else None
-    return max(reversed(axes), key=lambda axis: sizes[axis])
 
 
 def axis_across(
@@ -138,11 +121,11 @@ def steps_over_batches(products: Sequence[ContractOp], group_axes: Collection[st
     """Whether both operands have the streamed axis wherever a product has it, and groups have rows and columns of each:
     a step takes one index, a product of matrices, as a group takes one of a batch."""
     made = [op for op in products if stream in axes_of(op.result.type)]
-    if not made or not all(_is_batch(stream, op) for op in made):
+    if not made or not all(is_batch(stream, op) for op in made):
         return False
-    free = [axis for axis in group_axes if not any(_is_batch(axis, op) for op in products)]
+    free = [axis for axis in group_axes if not any(is_batch(axis, op) for op in products)]
     sides = [(op, axes_of(side.type)) for op in made for side in (op.lhs, op.rhs)]
-    return all(any(axis in side and _is_free(axis, op) for axis in free) for op, side in sides)
+    return all(any(axis in side and is_free(axis, op) for axis in free) for op, side in sides)
 
 
 @dataclass(frozen=True)
@@ -183,29 +166,6 @@ def stream_use(kernel: KernelOp, axis: str | None) -> StreamUse:
     )
 
 
-def _is_free(axis: str, op: ContractOp) -> bool:
-    left, right = axis in axes_of(op.lhs.type), axis in axes_of(op.rhs.type)
-    return axis in axes_of(op.result.type) and left != right
-
-
-def _is_batch(axis: str | None, op: ContractOp) -> bool:
-    return axis in axes_of(op.lhs.type) and axis in axes_of(op.rhs.type)
-
-
-def _is_column(axis: str, row: str, op: ContractOp) -> bool:
-    rows = axes_of(op.lhs.type) if row in axes_of(op.lhs.type) else axes_of(op.rhs.type)
-    return _is_free(axis, op) and axis not in rows
-
-
-def _faces_columns(axis: str, group_axes: Collection[str], op: ContractOp) -> bool:
-    """Whether the operand of a product that has this axis has no free one that no group cuts."""
-    own = axes_of(op.lhs.type) if axis in axes_of(op.lhs.type) else axes_of(op.rhs.type)
-    sizes = sizes_of(op.result.type)
-    return not any(
-        sizes[other] != 1 and other not in group_axes for other in own if other in sizes and _is_free(other, op)
-    )
-
-
 def _has_columns(axis: str, group_axes: Collection[str], op: ContractOp) -> bool:
     """Whether the result of a product with this axis has another one that no group cuts: columns lie along that, of
     which a product has one axis."""
@@ -215,5 +175,5 @@ def _has_columns(axis: str, group_axes: Collection[str], op: ContractOp) -> bool
 
 def _only(row: str | None, column: str, op: ContractOp) -> bool:
     """Whether rows and columns of a product are these axes alone, batches aside."""
-    free = {axis for axis in axes_of(op.result.type) if not _is_batch(axis, op)}
+    free = {axis for axis in axes_of(op.result.type) if not is_batch(axis, op)}
     return free == {row, column}
