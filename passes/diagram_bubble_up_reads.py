@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from xdsl.dialects import func
 from xdsl.ir import Block, SSAValue
 
-from treadle.dialects.diagram import ReadOp
+from treadle.dialects.diagram import CastOp, MapOp, ReadOp
 from treadle.passes._functions import unite_equal
 from treadle.passes.kernels.by_time import WORTH
 from treadle.passes.kernels.function_trial import FunctionTrial
 from treadle.passes.kernels.some_of import fastest_of
 from treadle.passes.kernels.where_faster import ValuesWhereFaster
+from treadle.passes.products.kept import kept_product
 from treadle.passes.reads.bubble import bubble_up
 from treadle.passes.reads.found import Computed, computed_in
 
@@ -90,7 +91,7 @@ class DiagramBubbleUpReadsPass(ValuesWhereFaster[Computed]):
         if not computed_in(block):
             return []
         unite_equal(block)
-        return computed_in(block)
+        return [each for each in computed_in(block) if self.arrays or not _is_of_sorted_rows(each.value)]
 
     def make(self, function: func.FuncOp, each: Computed, why: str) -> None:
         bubble_up(function, each, self.name, why)
@@ -107,6 +108,15 @@ class DiagramBubbleUpReadsPass(ValuesWhereFaster[Computed]):
     def fastest(self, trial: FunctionTrial, found: Sequence[Computed]) -> tuple[Sequence[Computed], str]:
         repeats = any(each.repeats(trial.stated) for each in found)
         return fastest_of(found, lambda chosen: self.times(trial, chosen), trial.longer, WORTH if repeats else ANY)
+
+
+def _is_of_sorted_rows(value: SSAValue) -> bool:
+    """Whether an array is made of a product whose rows are sorted by what they meet: of parts of its factors that would
+    be no product (`diagram-merge-depths`)."""
+    op = value.owner
+    if isinstance(op, CastOp | MapOp):
+        return any(map(_is_of_sorted_rows, op.operands))
+    return kept_product(op) is not None
 
 
 __all__ = ["DiagramBubbleUpReadsPass"]

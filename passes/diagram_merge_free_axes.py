@@ -17,6 +17,8 @@ from treadle.passes.kernels.function_trial import FunctionTrial
 from treadle.passes.kernels.some_of import fastest_of
 from treadle.passes.kernels.where_faster import WhereFaster
 from treadle.passes.products.apart import Apart, Group, apart_in, merge_apart
+from treadle.passes.products.depths import depths_in
+from treadle.passes.products.kept import kept_product
 
 Merging: TypeAlias = "Group | Apart"
 """Axes that become one in all of a function, or in one product of it."""
@@ -79,7 +81,9 @@ class DiagramMergeFreeAxesPass(WhereFaster[Merging]):
         """The axes that can be one, those that are asked for if any are."""
         block = function.body.block
         everywhere = Candidates(block).free_groups(self.axes)
-        return [*everywhere, *apart_in(block, everywhere, self.axes)]
+        found: list[Merging] = [*everywhere, *apart_in(block, everywhere, self.axes)]
+        depths = () if self.axes else _sorted_by(function)
+        return [each for each in found if not {*depths} & {*self.names(each)}]
 
     def names(self, each: Merging) -> Sequence[str]:
         return each.axes if isinstance(each, Apart) else each
@@ -110,6 +114,12 @@ class DiagramMergeFreeAxesPass(WhereFaster[Merging]):
                 if axis in pair and {*pair} <= {*self.axes} and (reason := found.why_not(pair)) is not None:
                     return reason
         return "no product has it and another one of these next to each other in its result and in one operand alone"
+
+
+def _sorted_by(function: func.FuncOp) -> list[str]:
+    """The axes by whose indices rows of a product are sorted, which may be one with its depth (`diagram-merge-depths`):
+    as one with its columns each row would be multiplied for all indices."""
+    return [each.outer for each in depths_in(function) if kept_product(each.sum.owner) is not None]
 
 
 __all__ = ["DiagramMergeFreeAxesPass"]

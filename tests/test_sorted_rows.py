@@ -201,3 +201,29 @@ def test_how_many_blocks_groups_are_fed(rows: int, experts: int) -> None:
 
 def _unknown(places: Any) -> None:
     return None
+
+
+def experts(weights: str, halves: bool) -> treadle.Kernel:
+    """Of 1024 tokens, whose weights lie in that order, and of which two halves may make a gate."""
+    import treadle.language as tl
+
+    def product(X: tl.Array, W: tl.Array, first: tl.Array, end: tl.Array) -> tl.Array:
+        kept = tl.keep(tl.contract(X, W, over="k"), "first[i] <= t and t < end[i]", first=first, end=end)
+        made = tl.sum(kept, over="i").to("f16")
+        if not halves:
+            return made
+        return (tl.read(made, "t, 0, n") * tl.sigmoid(tl.read(made, "t, 1, n"))).to("f16")
+
+    sizes = {"t": 1024, "i": 8, "k": 512, "n": 512, "c": 2}
+    result = "t n" if halves or "c" not in weights else "t c n"
+    traced = treadle.kernel(f"t k, {weights}, i, i -> {result}")(product)
+    fixed = tuple(axis for axis in sizes if axis in "t k" or axis in weights)
+    return treadle.compile(str(traced.trace(["f16", "f16", "i32", "i32"], sizes, fixed=fixed)), machine="h100")
+
+
+@pytest.mark.parametrize(("weights", "halves"), [("i k n", False), ("i n k", False), ("i c n k", True)])
+def test_whatever_way_weights_lie(weights: str, halves: bool) -> None:
+    """Neither do columns and indices become one axis, along which all rows would be multiplied for all of them, nor is
+    what is read of the product read of its factors."""
+    steps = [step for step in experts(weights, halves).derivation if step.rewrite == PASS]
+    assert any("i_k" in step.subject for step in steps), steps

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects import func
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
@@ -39,7 +39,7 @@ class KeptProduct:
         return [axis for axis in (self.summed, *self.product.over_axes) if sizes.get(axis, 1) != 1]
 
 
-def kept_product(op: Operation) -> KeptProduct | None:
+def kept_product(op: Operation | Block) -> KeptProduct | None:
     """What a sum is of; None if it is of anything else, or more than the sum uses it."""
     if not isinstance(op, ReduceOp) or op.kind.data != "add" or op.init is not None or len(op.over_axes) != 1:
         return None

@@ -15,6 +15,7 @@ from treadle.torch import (
     added,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     eight_bits,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    grouped_products,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     parts,  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -222,6 +223,7 @@ PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.
 CONTRACTIONS = {
     *(*PRODUCTS, aten.convolution.default),
     *(aten._int_mm.default, aten._scaled_mm.default, aten._weight_int8pack_mm.default),
+    torch.ops.treadle.grouped_mm.default,
 }
 """What multiplies matrices, at last."""
 
