@@ -223,7 +223,7 @@ PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.
 CONTRACTIONS = {
     *(*PRODUCTS, aten.convolution.default),
     *(aten._int_mm.default, aten._scaled_mm.default, aten._weight_int8pack_mm.default),
-    torch.ops.treadle.grouped_mm.default,
+    aten._grouped_mm.default,
 }
 """What multiplies matrices, at last."""
 

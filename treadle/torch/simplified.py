@@ -14,7 +14,6 @@ from torch.fx import Graph, Node
 from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
 from treadle.torch.complex_numbers import without_complex_numbers
 from treadle.torch.conditions import ask_again
-from treadle.torch.grouped_products import say_where_ranges_begin
 from treadle.torch.joined import join
 from treadle.torch.made import is_contiguous, made_of, shape_of
 from treadle.torch.narrowed import narrow
@@ -41,7 +40,6 @@ def simplify(graph: Graph) -> None:
     narrow(graph)
     ask_again(graph)
     draw_at_once(graph)
-    say_where_ranges_begin(graph)
     use_places(graph)
 
 
