@@ -13,6 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from treadle.compiler.cost import Choice, Stated, choose, nearest, sketch_of
+from treadle.compiler.cost.choice.merit import merit
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.numerals import whole_number
@@ -27,6 +28,7 @@ from treadle.passes._parts import part_of_kernel
 from treadle.passes._structure import Structure, remember, structure_as_called
 from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.kernels.roles import roles_of
+from treadle.passes.kernels.singly import may_step_over_matrices
 
 
 @dataclass(frozen=True)
@@ -201,11 +203,26 @@ _CHOSEN: dict[tuple[Structure, int], tuple[Machine, Choice]] = {}
 
 def _choose(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine) -> Choice:
     _check_whole(kernel, schedule)
-    sketch = sketch_of(kernel, schedule)
-    try:
-        return choose(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), *_stated(schedule))
-    except TreadleError as error:
-        raise Refusal(kernel, error.message) from error
+    found, problems = list[Choice](), list[TreadleError]()
+    for way in _ways(kernel, schedule):
+        sketch = sketch_of(kernel, way)
+        try:
+            found.append(choose(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), *_stated(way)))
+        except TreadleError as error:
+            problems.append(error)
+    if not found:
+        raise Refusal(kernel, problems[0].message) from problems[0]
+    return min(found, key=lambda choice: merit(choice.estimate))
+
+
+def _ways(kernel: KernelOp, schedule: ScheduleAttr) -> list[ScheduleAttr]:
+    """What a schedule leaves open that is no size: whether products have columns along the streamed axis, or steps take
+    one index of it, where both are possible."""
+    group, stream = schedule.group.as_dict(), schedule.stream.as_dict()
+    steps = {axis: 1 for axis, size in stream.items() if size == UNDECIDED}
+    if not any(may_step_over_matrices(kernel.body.block.ops, group, axis) for axis in steps):
+        return [schedule]
+    return [schedule, schedule.but(stream=stream | steps)]
 
 
 def nearest_for(kernel: KernelOp, machine: Machine, count: int) -> list[tuple[dict[str, int], float]]:
@@ -215,12 +232,18 @@ def nearest_for(kernel: KernelOp, machine: Machine, count: int) -> list[tuple[di
     if schedule is None:
         return []
     _check_whole(kernel, schedule)
-    sketch = sketch_of(kernel, schedule)
-    try:
-        sizes = likely_sizes(sketch.sizes, _function_of(kernel))
-        return nearest(sketch, machine, sizes, *_stated(schedule), count)
-    except TreadleError as error:
-        raise Refusal(kernel, error.message) from error
+    found, problems = list[list[tuple[dict[str, int], float]]](), list[TreadleError]()
+    for way in _ways(kernel, schedule):
+        sketch = sketch_of(kernel, way)
+        try:
+            sizes = likely_sizes(sketch.sizes, _function_of(kernel))
+            found.append(nearest(sketch, machine, sizes, *_stated(way), count))
+        except TreadleError as error:
+            problems.append(error)
+    if not found:
+        raise Refusal(kernel, problems[0].message) from problems[0]
+    (first, *rest), *others = sorted(found, key=lambda each: each[0][1])
+    return [first, *sorted([*rest, *(each for other in others for each in other)], key=lambda each: each[1])][:count]
 
 
 def _stated(schedule: ScheduleAttr) -> tuple[dict[str, int], Stated]:

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.kernel.roles import contractions_of, product_axes
+from treadle.compiler.cost.kernel.roles import contractions_of, scheduled_row
 from treadle.compiler.errors import Refusal
 from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram import SwapOp
@@ -208,7 +208,7 @@ class _Expansion(StreamParts):
         self.selected: dict[tuple[object, ...], SSAValue] = {}
         self.whole_sizes = {axis: size for arg in kernel.body.block.args for axis, size in sizes_of(arg.type).items()}
         self.products = contractions_of(kernel)
-        self.row = product_axes(kernel, schedule.group.as_dict()).row
+        self.row = scheduled_row(kernel, schedule)
 
     def kernel(self) -> KernelOp:
         body = self._empty_body()

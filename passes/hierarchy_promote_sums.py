@@ -9,7 +9,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from treadle.compiler.cost.kernel.roles import product_axes
+from treadle.compiler.cost.kernel.roles import scheduled_row
 from treadle.compiler.cost.kernel.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.kernel.work import multiply_format
 from treadle.compiler.errors import Refusal
@@ -157,7 +157,7 @@ def _why_not(module: ModuleOp, kernel: KernelOp, sums: list[ContractOp], axis: s
         return Reason(law, f"nothing sums products of 8 bits along '{axis}' in f32")
     if not machine.has_warpgroups:
         return Reason(law, f"the machine {machine.name} is {machine.arch}, which has none")
-    if not can_be_of_warpgroups(kernel, product_axes(kernel, schedule.group.as_dict()).row):
+    if not can_be_of_warpgroups(kernel, scheduled_row(kernel, schedule)):
         return Reason(law, f"the products of {_at(kernel)} are not theirs")
     return None
 

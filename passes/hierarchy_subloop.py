@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.cost.kernel.issue import depth_of_instruction
 from treadle.compiler.cost.kernel.operands import left_operand, stays_in_registers
-from treadle.compiler.cost.kernel.roles import product_axes
+from treadle.compiler.cost.kernel.roles import scheduled_row
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp
@@ -148,7 +148,7 @@ def _why_not(kernel: KernelOp, schedule: ScheduleAttr, product: ContractOp, axis
     wide = [other for other in product.over_axes if tiles.get(other) != 1]
     if axis not in wide:
         return f"a step holds one position of it, so there is nothing for {name} to walk"
-    row = product_axes(kernel, schedule.group.as_dict()).row
+    row = scheduled_row(kernel, schedule)
     left = left_operand(product, row)
     if left not in kernel.body.block.args and stays_in_registers(product, left, row):
         return f"{label(left)}, the left operand of {name}, is made in registers, at which no loop can point"

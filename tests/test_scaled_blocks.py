@@ -18,7 +18,7 @@ LARGE = {"t": 4096, "n": 4096, "b": 32}
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 
 
-@pytest.mark.parametrize(("machine", "most"), [("a100", 900), ("h100", 200)])
+@pytest.mark.parametrize(("machine", "most"), [("a100", 700), ("h100", 140)])
 def test_columns_lie_along_an_axis_of_the_result(machine: str, most: float) -> None:
     """Not along the axis that is streamed, which would leave one column of each product: 39 and 10 ms by the model, for
     tensor cores take 441 us of f16 on an A100 and 70 us of f8 on an H100."""

@@ -124,7 +124,8 @@ class Pieces:
 
     def near_level(self, kernel: KernelOp, argument: SSAValue) -> str:
         """Where an argument goes when it is loaded."""
-        row, stream = product_axes(kernel, self.group).row, next(iter(self.stream), None)
+        stream = next(iter(self.stream), None)
+        row = product_axes(kernel, self.group, stream, self.stream.get(stream or "")).row
         return "shared" if comes_to_shared(argument, contractions_of(kernel), row, stream) else "register"
 
     def caption(self) -> str:

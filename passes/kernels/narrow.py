@@ -11,6 +11,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Part
 from treadle.passes.kernels.roles import Roles
+from treadle.passes.kernels.singly import may_step_over_matrices
 
 FEW_COLUMNS = 32
 """Of fewer columns, reading the rows again for each index of another axis takes longer than saving the product."""
@@ -18,11 +19,13 @@ FEW_COLUMNS = 32
 
 def narrow_product(part: Part, roles: Roles) -> str | None:
     """Why a product would have few columns, or None if none has: columns lie along an axis that groups do not cut, so
-    that groups take one index at a time of the axis which they would lie along otherwise."""
+    that groups take one index at a time of the axis which they would lie along otherwise. Not along one of which steps
+    may take one index."""
+    singly = roles.stream if may_step_over_matrices(part.ops, roles.group, roles.stream) else None
     products = [op for op in part.reducing if isinstance(op, ContractOp)]
     for op in products:
         sizes = sizes_of(op.result.type)
-        few = [axis for axis, size in sizes.items() if axis not in roles.group and _are_few(size)]
+        few = [axis for axis, size in sizes.items() if axis not in (*roles.group, singly) and _are_few(size)]
         others = [product for product in products if product is not op]
         left = _free(op, op.lhs, op.rhs, roles, others)
         right = _free(op, op.rhs, op.lhs, roles, others)

@@ -15,13 +15,14 @@ FILLED = 64
 """Rows of a product that a warpgroup makes, or four warps, at least."""
 
 
-def row_axis(products: Sequence[ContractOp], group_axes: Sequence[str]) -> str | None:
+def row_axis(products: Sequence[ContractOp], group_axes: Sequence[str], singly: Sequence[str] = ()) -> str | None:
     """An axis of the groups that is in the result of every product and in one operand of each, if there is one.
 
-    Columns that no group cuts are of the other operand; else a product would have both along one of them. Rows are by
-    preference an axis of a left operand, and of those a long one."""
+    Columns that no group cuts are of the other operand, but for axes of which steps take one index (`singly`); else a
+    product would have both along one of them. Rows are by preference an axis of a left operand, and of those a long
+    one."""
     rows = [axis for axis in group_axes if products and all(is_free(axis, op) for op in products)]
-    rows = [axis for axis in rows if all(_faces_columns(axis, group_axes, op) for op in products)] or rows
+    rows = [axis for axis in rows if all(_faces_columns(axis, (*group_axes, *singly), op) for op in products)] or rows
     left = [axis for axis in rows if axis in axes_of(products[0].lhs.type)]
     return _filled(left or rows, products)
 
@@ -75,6 +76,15 @@ def _filled(axes: Sequence[str], products: Sequence[ContractOp]) -> str | None:
     return max(reversed(axes), key=lambda axis: sizes[axis])
 
 
+def fills_tile(axes: Sequence[str], products: Sequence[ContractOp]) -> bool:
+    """Whether one of these axes has as many elements as a tile of a product has rows. What nothing states is long."""
+    sizes = {axis: size for op in products for axis, size in sizes_of(op.result.type).items()}
+    if any(sizes.get(axis) == DYNAMIC for axis in axes):
+        stated = _stated_sizes(products[0])
+        sizes |= {axis: stated.get(axis, UNKNOWN_SIZE) for axis in axes if sizes.get(axis) == DYNAMIC}
+    return any(sizes.get(axis, 1) >= FILLED for axis in axes)
+
+
 def _stated_sizes(op: Operation | None) -> Mapping[str, int]:
     """What the function around an operation says of lengths that the launch tells."""
     while op is not None and not isinstance(op, func.FuncOp):
@@ -91,4 +101,4 @@ def _faces_columns(axis: str, group_axes: Collection[str], op: ContractOp) -> bo
     )
 
 
-__all__ = ["is_batch", "is_column", "is_free", "row_axis", "rows_and_columns"]
+__all__ = ["fills_tile", "is_batch", "is_column", "is_free", "row_axis", "rows_and_columns"]

@@ -9,9 +9,10 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
-from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.passes.kernels.roles import part_of_kernel
-from treadle.passes.kernels.rows import is_batch, is_column, is_free, row_axis
+from treadle.passes.kernels.rows import is_batch, is_column, row_axis
+from treadle.passes.kernels.singly import may_step_over_matrices, steps_over_batches
 from treadle.passes.streams.stages import StreamPlan
 
 
@@ -65,6 +66,12 @@ def role_of_met(value: SSAValue, along_columns: bool, row: str | None, single: C
     return "bound" if of_rows and str(format_of(value.type)).startswith("i") else "value"
 
 
+def role_of_sums(axes: Iterable[str], roles: ProductAxes) -> str:
+    """What a result is held as that steps reduce elements of products to: with columns of its own it lies as they do,
+    else four lanes have each row."""
+    return "carried" if roles.column is not None and roles.column in axes else "row"
+
+
 def lies_in_rows(axes: Iterable[str], products: Iterable[ContractOp], single: frozenset[str]) -> bool:
     """Whether an array with these axes is spread in rows over the lanes, beside products: it meets the result of none
     element by element, and so lies as none does. Axes of which a group has a single index tell nothing: decays of
@@ -86,11 +93,15 @@ def vector_in_rows(moved: Iterable[int], products: Iterable[ContractOp]) -> int:
     return 16 // max(min(moved, default=4), min(operands, default=0))
 
 
-def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None = None) -> ProductAxes:
+def product_axes(
+    kernel: KernelOp, group_axes: Iterable[str], stream: str | None = None, step: int | None = None
+) -> ProductAxes:
+    """The roles of axes for products, where a decorated kernel streams an axis in pieces of `step` (None while they are
+    not chosen)."""
     group_axes = tuple(group_axes)
     products = contractions_of(kernel)
-    singly = (stream,) if stream is not None and steps_over_batches(products, group_axes, stream) else ()
-    row = row_axis(products, group_axes)
+    singly = (stream,) if stream is not None and steps_singly(kernel, group_axes, stream, step) else ()
+    row = row_axis(products, group_axes, singly)
     columns = [
         axis
         for axis in group_axes
@@ -104,6 +115,19 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str], stream: str | None
     return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products), single)
 
 
+def scheduled_row(kernel: KernelOp, schedule: ScheduleAttr) -> str | None:
+    """The rows of products of a decorated kernel."""
+    stream, step = next(iter(schedule.stream.as_dict().items()), (None, None))
+    return product_axes(kernel, schedule.group.as_dict(), stream, step).row
+
+
+def steps_singly(kernel: KernelOp, group_axes: Collection[str], stream: str | None, step: int | None) -> bool:
+    """Whether a step takes one index of the streamed axis, a product of matrices: products have no columns along it."""
+    if steps_over_batches(contractions_of(kernel), group_axes, stream):
+        return True
+    return step == 1 and may_step_over_matrices(kernel.body.block.ops, group_axes, stream)
+
+
 def axis_across(
     along: Iterable[str], row: str | None, results: Collection[Sequence[str]], group: Container[str]
 ) -> str | None:
@@ -115,17 +139,6 @@ def axis_across(
         if axis != row and row is not None and any(made) and not (all(made) and axis in group):
             return axis
     return None
-
-
-def steps_over_batches(products: Sequence[ContractOp], group_axes: Collection[str], stream: str | None) -> bool:
-    """Whether both operands have the streamed axis wherever a product has it, and groups have rows and columns of each:
-    a step takes one index, a product of matrices, as a group takes one of a batch."""
-    made = [op for op in products if stream in axes_of(op.result.type)]
-    if not made or not all(is_batch(stream, op) for op in made):
-        return False
-    free = [axis for axis in group_axes if not any(is_batch(axis, op) for op in products)]
-    sides = [(op, axes_of(side.type)) for op in made for side in (op.lhs, op.rhs)]
-    return all(any(axis in side and is_free(axis, op) for axis in free) for op, side in sides)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from treadle.compiler.cost.kernel.plan import LEAVING_WIDTHS
 from treadle.compiler.cost.kernel.roles import (
     lies_in_rows,
     product_axes,
-    steps_over_batches,
+    steps_singly,
     stream_use,
 )
 from treadle.compiler.cost.kernel.work import Labour, width_of
@@ -43,7 +43,9 @@ class Decorated:
         self.results = tuple(terminator.operands)
         self.products = [op for op in self.operations if isinstance(op, ContractOp)]
         self.use = stream_use(kernel, stream)
-        self.roles = product_axes(kernel, group, self.stream)
+        step = None if stream is None else schedule.stream.as_dict().get(stream)
+        self.roles = product_axes(kernel, group, stream, step)
+        self.steps_singly = steps_singly(kernel, group, stream, step)
         self.outer = frozenset[str]() if self.products else outer_axes(self.operations, stream)
 
     def comes_to_shared(self, value: SSAValue) -> bool:
@@ -97,7 +99,7 @@ class Decorated:
             return False
         sizes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
         columns = [axis for axis in axes_of(op.result.type) if axis not in self.group and sizes[axis] != 1]
-        if self.stream in columns and (len(columns) > 1 or steps_over_batches(self.products, self.group, self.stream)):
+        if self.stream in columns and (len(columns) > 1 or self.steps_singly):
             return True
         if self.stream not in op.over_axes:
             return False

@@ -65,6 +65,7 @@ from treadle.compiler.cost.kernel.roles import (
     reach_of,
     results_of,
     role_of_met,
+    role_of_sums,
     vector_in_rows,
 )
 from treadle.compiler.cost.kernel.rows import made_in, met_in, reduced_later
@@ -426,7 +427,7 @@ class Walk:
 
     def role_of_state(self, op: ReduceOp) -> str:
         if not self.lies_in_rows(axes_of(op.operand.type)):
-            return "row"
+            return role_of_sums(axes_of(op.result.type), self.roles)
         return "repairing" if _is_needed_beside(op) else "state"
 
     def is_added(self, op: ReduceOp) -> bool:

@@ -12,7 +12,7 @@ from treadle.compiler.cost.kernel.operands import (
     left_operand,
     only_limits,
 )
-from treadle.compiler.cost.kernel.roles import lies_along_columns, role_of_met
+from treadle.compiler.cost.kernel.roles import lies_along_columns, role_of_met, role_of_sums
 from treadle.compiler.cost.kernel.rows import made_in, met_in, reduced_later
 from treadle.compiler.cost.kernel.tasks import ADDRESS, Holding
 from treadle.compiler.cost.kernel.work import width_of
@@ -154,7 +154,9 @@ class Holdings:
         axes, along = axes_of(op.result.type), axes_of(op.operand.type)
         if self.at.lies_in_rows(along):
             return Holding("repairing" if repairs else "state", axes, 4, None, along)
-        return Holding("row", axes, 4, None, None if self.at.products else along)
+        if not self.at.products:
+            return Holding("row", axes, 4, None, along)
+        return Holding(role_of_sums(axes, self.at.roles), axes, 4)
 
     def _of_parts(self) -> Iterator[Holding]:
         """What warps hold of results whose rows they share: of those that repair others, in every step of a stream."""
