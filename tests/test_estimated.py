@@ -9,6 +9,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import treadle
+import treadle.language as tl
 from treadle import estimated
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.pipeline import Options, run_pipeline
@@ -53,6 +54,20 @@ def structure(module: ModuleOp, sizes: dict[str, int] | None = None, asked: tupl
 def test_it_is_what_the_kernels_have(name: str, machine: str) -> None:
     module = module_of(EXAMPLES / f"{name}.mlir")
     assert estimate(module, machine=machine) == treadle.compile(module, machine=machine).estimate
+
+
+def test_axes_that_are_one_have_the_length_of_all() -> None:
+    """`b s` are one axis, whose length the arrays around a kernel tell: of the kernel alone it would be known at
+    launch."""
+
+    def mixed(X: tl.Array, W: tl.Array, g: tl.Array) -> tl.Array:
+        return tl.sum(tl.contract(X, W, over="i") * g, over="r").to("f16")
+
+    sizes = {"b": 8, "s": 2048, "i": 1024, "o": 1024, "r": 16}
+    made = treadle.kernel("b s i, i o r, b r -> b s o", machine="h100", static="i o r")(mixed)
+    module = made.trace(["f16"] * 3, sizes, ["i", "o", "r"])
+    assert "diagram.collapse" in treadle.compile(module, machine="h100").hierarchy
+    assert estimate(module, machine="h100") == treadle.compile(module, machine="h100").estimate
 
 
 def test_it_is_found_once_for_all_names(monkeypatch: pytest.MonkeyPatch) -> None:

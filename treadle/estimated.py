@@ -18,6 +18,7 @@ from treadle.untraced import untraced
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.dialects.func import FuncOp
+    from xdsl.ir import SSAValue
     from xdsl.utils.arg_spec import ArgSpec
 
     from treadle.compiler.pipeline import Options
@@ -84,15 +85,20 @@ def _costs(module: ModuleOp, options: Options) -> list[Cost]:
 
 
 def _is_known_alone(kernel: KernelOp) -> bool:
-    """Whether what the model asks of a kernel is not said by what stands around it: how far a view goes, or how long an
-    axis is along which only constants lie."""
+    """Whether what the model asks of a kernel is not said by what stands around it: how far a view goes, how long axes
+    are together, or how long an axis is along which only constants lie."""
     from treadle.dialects.diagram import ReadOp
-    from treadle.dialects.diagram.array import axes_of
+    from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+    from treadle.dialects.diagram.collapse import Regrouping
+
+    def told_around(value: SSAValue) -> bool:
+        together = isinstance(value.owner, Regrouping) and DYNAMIC in sizes_of(value.type).values()
+        return together or isinstance(value.owner, ReadOp)
 
     values = [result for op in kernel.walk() for result in op.results]
     inside = {axis for value in values for axis in axes_of(value.type)}
     border = {axis for value in (*kernel.inputs, *kernel.outputs) for axis in axes_of(value.type)}
-    return inside <= border and not any(isinstance(value.owner, ReadOp) for value in kernel.inputs)
+    return inside <= border and not any(map(told_around, kernel.inputs))
 
 
 def _costs_of(kernel: KernelOp, function: FuncOp, module: ModuleOp, rest: Sequence[ArgSpec]) -> tuple[Cost, ...]:

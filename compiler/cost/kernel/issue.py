@@ -205,14 +205,16 @@ def _is_read_again(product: Product, rows: Amount, deep: Amount, spread: Spread)
 
 
 def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, Amount]]:
-    """The exchange among the lanes that share a row; four of them in a fragment. Sums are exchanged after the stream,
-    once: that is not counted. Without products, what warps that share a row exchange through shared memory."""
+    """The exchange among the lanes that share a row; four of them in a fragment, of whose columns a step has several.
+    Sums are exchanged after the stream, once: that is not counted. Without products, what warps that share a row
+    exchange through shared memory."""
     if not spread.has_products:
         yield from _issued_by_warps(op, spread)
     if not spread.has_products or spread.row in op.over_axes or op.kind.data == "add":
         return
     rows = spread.of_lane(axes_of(op.result.type))
-    exchanges = (WARP // FRAGMENT_ROWS).bit_length() - 1
+    is_shared = most(*(spread.tiles[axis] for axis in op.over_axes)) > 1
+    exchanges = choice(is_shared, (WARP // FRAGMENT_ROWS).bit_length() - 1, 0)
     yield "shuffle", exchanges * rows
     yield "float", exchanges * rows
 
