@@ -343,6 +343,23 @@ def _of_others() -> Iterator[Question]:
         (UNFUSED,),
     )
     yield Question(
+        "Are scores of heads that share keys best summed head by head?",
+        cases.summed_heads(1024, 16384, 64, 128),
+        {"columns along the heads": sizes(group="q=1,x=512", stream="h=64")},
+        (UNFUSED, "torch.compile"),
+    )
+    yield Question(
+        "How fast are rows that are sorted by expert?",
+        cases.sorted_experts(8192, 8, 4096, 14336),
+        without("diagram-merge-depths"),
+        (UNFUSED,),
+    )
+    yield Question(
+        "How fast is attention in the order of projections?",
+        cases.projected_attention(1, 8, 4096, 128),
+        beside=(UNFUSED,),
+    )
+    yield Question(
         "How fast are the gradients of attention?",
         cases.attention_backward(4, 16, 4096, 128),
         beside=(UNFUSED, "flash backward"),

@@ -100,6 +100,9 @@ SMALL = [
     cases.nearest(9, 40, 24),
     cases.rotated_projection(40, 24, 3),
     cases.delta_rule(2, 20),
+    cases.sorted_experts(40, 3, 16, 24),
+    cases.summed_heads(9, 40, 3, 16),
+    cases.projected_attention(1, 2, 33, 16),
 ]
 ROWS = [cases.softmax, cases.rms_norm]
 

@@ -354,3 +354,34 @@ def delta_rule(heads: int, tokens: int) -> Case:
     sizes = {"h": heads, "t": tokens, "e": 64}
     text = programs.example("delta_rule", sizes)
     return Case("delta rule", text, {**sizes, "d": 64}, flop=6 * heads * tokens * 64 * 64)
+
+
+def sorted_experts(tokens: int, experts: int, depth: int, columns: int) -> Case:
+    """Rows that are sorted by what they meet, each expert of as many as data say."""
+    sizes = {"t": tokens, "i": experts, "k": depth, "n": columns}
+    text = programs.example("experts_sorted", {"t": tokens, "n": columns})
+    text = text.replace("tensor<5x", f"tensor<{experts}x").replace("x128x", f"x{depth}x")
+    return Case("sorted experts", text, sizes, flop=2 * tokens * depth * columns, factors={"%W": depth**-0.5})
+
+
+def summed_heads(queries: int, keys: int, heads: int, width: int) -> Case:
+    """Scores of heads that share keys, made positive, weighted and summed: what finds the keys of sparse attention."""
+    sizes = {"q": queries, "x": keys, "h": heads, "d": width}
+
+    def summed(Q: tl.Array, K: tl.Array, W: tl.Array) -> tl.Array:
+        return tl.sum(tl.maximum(tl.contract(Q, K, over="d"), 0.0) * W, over="h").to("f16")
+
+    text = programs.traced("q h d, x d, q h -> q x", summed, sizes, ["h", "d"])
+    return Case("summed heads", text, sizes, flop=2 * queries * keys * heads * width, factors={"%W": heads**-0.5})
+
+
+def projected_attention(batch: int, heads: int, length: int, width: int) -> Case:
+    """Causal attention in the order in which projections give its arrays, of which four heads share keys."""
+    sizes = {"b": batch, "t": length, "x": length, "h": heads, "g": 4, "d": width}
+
+    def attention(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+        scores = tl.keep(tl.contract(Q, K, over="d") * width**-0.5, "x <= t")
+        return tl.contract(tl.softmax(scores, over="x"), V, over="x").to("f16")
+
+    text = programs.traced("b t h g d, b x h d, b x h d -> b t h g d", attention, sizes, ["h", "g", "d"])
+    return Case("projected attention", text, sizes, flop=2 * batch * heads * 4 * length * length * width)

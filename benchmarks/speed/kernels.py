@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -308,8 +309,9 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Maker:
 
 
 def _in_one_format(torch: Any, arrays: Sequence[Any]) -> list[Any]:
-    """A bias or a scale in f32, as the program has it, would send PyTorch through slower kernels."""
-    return [each.to(arrays[0].dtype) for each in arrays]
+    """A bias or a scale in f32, as the program has it, would send PyTorch through slower kernels. Positions stay what
+    they are."""
+    return [each.to(arrays[0].dtype) if each.is_floating_point() else each for each in arrays]
 
 
 def _triton_product(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
@@ -408,6 +410,24 @@ def _rotated(torch: Any, x: Any, w: Any, cosine: Any, sine: Any) -> Any:
     return heads * cosine[:, None] + heads.roll(w.shape[2] // 2, -1) * sine[:, None]
 
 
+def _sorted(torch: Any, x: Any, w: Any, ends: Any) -> Any:
+    """A product for each expert, of as many rows as the host is told."""
+    last = [0, *ends.tolist()]
+    rows = [x[begin:end] @ w[i] for i, (begin, end) in enumerate(itertools.pairwise(last))]
+    return torch.cat([*rows, x.new_zeros(len(x) - last[-1], w.shape[2])])
+
+
+def _summed(torch: Any, q: Any, k: Any, w: Any) -> Any:
+    scores = torch.relu(torch.matmul(q, k.T).float())
+    return (scores * w[..., None]).sum(1).half()
+
+
+def _projected(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    query, key, value = q.flatten(2, 3).transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    found = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    return found.transpose(1, 2).unflatten(2, q.shape[2:4])
+
+
 def _delta(torch: Any, q: Any, k: Any, v: Any, b: Any) -> Any:
     """One token after another."""
     q, k, v, part = q.float(), k.float(), v.float(), torch.sigmoid(b.float())
@@ -500,6 +520,9 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "nearest keys": {UNFUSED: _eager(_nearest), "torch.compile": _compiled(_nearest)},
     "rotated projection": {UNFUSED: _eager(_rotated), "torch.compile": _compiled(_rotated)},
     "delta rule": {UNFUSED: _eager(_delta)},
+    "sorted experts": {UNFUSED: _eager(_sorted)},
+    "summed heads": {UNFUSED: _eager(_summed), "torch.compile": _compiled(_summed)},
+    "projected attention": {UNFUSED: _eager(_projected)},
     "attention backward": {UNFUSED: _eager(_backward), "flash backward": _flash_backward},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
     "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},
