@@ -1,4 +1,4 @@
-"""Recurrences whose steps are affine in each of their states, `S -> M S + b`: such steps are of the same kind together."""
+"""Recurrences whose steps are affine in each of their states, `S -> M S + b`: so are such steps together."""
 
 from __future__ import annotations
 
@@ -34,10 +34,6 @@ class Affine:
     def size(self) -> int:
         """How many positions there are, DYNAMIC where the launch knows it."""
         return next(sizes_of(each.type)[self.axis] for each in self.op.inputs if is_along(each, self.axis))
-
-    def parts(self) -> list[Linear]:
-        """By what each state is multiplied at a position; written anew each time."""
-        return [linear_part(self.op, place) for place in range(len(self.op.states))]
 
 
 def is_along(value: SSAValue, axis: str) -> bool:

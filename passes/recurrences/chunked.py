@@ -7,39 +7,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i32
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import FloatAttr, f32, i32
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import (
-    ContractOp,
     ExtentOp,
     FillOp,
     IndexOp,
     RecurrenceOp,
-    RenameOp,
     YieldOp,
 )
-from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, is_array, sizes_of
 from treadle.dialects.diagram.recurrence import at_position
 from treadle.passes._functions import derived_hint, erase_dead, label, note, replace
 from treadle.passes._recurrences import spread
 from treadle.passes.expressions.scalars import (
-    Constant,
     Expression,
     Leaf,
     Node,
     build_map,
     compare,
     number,
-    product,
     select,
-    total,
 )
 from treadle.passes.products.factors import Writer
 from treadle.passes.products.positions import Chunks, InChunks, count_of, whole_of
-from treadle.passes.recurrences.affine import LAW, Affine
-from treadle.passes.recurrences.linear import Linear
+from treadle.passes.recurrences.affine import LAW, Affine, is_along
+from treadle.passes.recurrences.bodies import BodyInChunks, after_chunk, integer, kept, with_chunks
+from treadle.passes.recurrences.linear import linear_part
 
 Values = dict[SSAValue, SSAValue]
 
@@ -115,25 +111,25 @@ class _Chunked:
             add(IndexOp(array_type(i32, {axis: size})), axis)
             for axis, size in ((chunks.chunk, chunks.count), (chunks.inner, chunks.length))
         )
-        begin = Node(arith.MuliOp, (Leaf(chunk), _integer(chunks.length)), i32)
+        begin = Node(arith.MuliOp, (Leaf(chunk), integer(chunks.length)), i32)
         at = Node(arith.AddiOp, (begin, Leaf(inner)), i32)
-        end = Leaf(add(ExtentOp(self.axis), f"extent_{self.axis}")) if chunks.size == DYNAMIC else _integer(chunks.size)
-        there = select(compare(at, "<", end), _integer(1), _integer(0))
+        end = Leaf(add(ExtentOp(self.axis), f"extent_{self.axis}")) if chunks.size == DYNAMIC else integer(chunks.size)
+        there = select(compare(at, "<", end), integer(1), integer(0))
         sizes = {chunks.chunk: chunks.count, **chunks.inside}
         return add(build_map(there, array_type(i32, sizes)), "present")
 
     def _factor(self, place: int, guard: SSAValue | None) -> tuple[SSAValue, dict[str, str]]:
         """By what each chunk multiplies a state, and the second names of axes along which elements meet."""
-        part = _linear(self.op, place)
+        part = linear_part(self.op, place)
         state = self.op.states[place]
         second = {axis: self.names.fresh(f"{axis}_from") for axis in part.mixed}
         sizes = sizes_of(state.type)
         extra = {new: sizes[old] for old, new in second.items()}
-        type = array_type(f32, self._first({axis: sizes[axis] for axis in part.varying} | extra))
-        body = _InChunks(self, part.block, {*sizes} - {*part.varying}, extra, part.dependent)
+        type = array_type(f32, with_chunks(self.chunks, {axis: sizes[axis] for axis in part.varying} | extra))
+        body = BodyInChunks(part.block, self.inputs, self.chunks, part.dependent, {*sizes} - {*part.varying}, extra)
         result = body.retyped(part.result)
         if guard is not None:
-            result = _kept(part.block, result, part.block.args[0], self._argument(part.block, guard))
+            result = kept(part.block, result, part.block.args[0], self._argument(part.block, guard))
         part.block.add_op(YieldOp(result))
         start = self._identity(type, second)
         (factor,) = self._recurrence(self.chunks.inner, [start], self._fed(guard), [type], part.block)
@@ -161,7 +157,7 @@ class _Chunked:
         return found
 
     def _zero(self, state: SSAValue) -> SSAValue:
-        type = array_type(f32, self._first(sizes_of(state.type)))
+        type = array_type(f32, with_chunks(self.chunks, sizes_of(state.type)))
         return self.writer.add(FillOp(FloatAttr(0.0, f32), type), "none")
 
     # -- from chunk to chunk -----------------------------------------------------------------------------
@@ -183,11 +179,11 @@ class _Chunked:
         for argument, value in zip(block.args, (*op.states, *fed), strict=True):
             argument.name_hint = value.name_hint
         after = [
-            _after(block, before[i], block.args[count + i], block.args[2 * count + i], factors[i][1])
+            after_chunk(block, before[i], block.args[count + i], block.args[2 * count + i], factors[i][1])
             for i in range(count)
         ]
         block.add_op(YieldOp(*after, *before))
-        saved = [array_type(f32, self._first(sizes_of(each.type))) for each in op.states]
+        saved = [array_type(f32, with_chunks(self.chunks, sizes_of(each.type))) for each in op.states]
         found = self._recurrence(chunk, op.states, fed, [*(each.type for each in op.last), *saved], block)
         for value, last in zip(found, (*op.last, *op.last), strict=True):
             value.name_hint = last.name_hint
@@ -223,12 +219,12 @@ class _Chunked:
         yielded = list(terminator.operands)
         terminator.detach()
         terminator.erase()
-        body = _InChunks(self, block, set(), {}, {*block.args[:count]})
+        body = BodyInChunks(block, self.inputs, self.chunks, {*block.args[:count]})
         yielded = [body.retyped(value) for value in yielded]
         states, outputs = yielded[:count], yielded[count:] if with_outputs else []
         if guard is not None:
             present = self._argument(block, guard)
-            states = [_kept(block, new, old, present) for new, old in zip(states, block.args, strict=False)]
+            states = [kept(block, new, old, present) for new, old in zip(states, block.args, strict=False)]
         for i, (value, output) in enumerate(zip(outputs, self.op.outputs, strict=False)):
             if self.chunks.chunk not in axes_of(value.type):
                 type = at_position(self.chunks.type(output.type), self.chunks.inner)
@@ -244,10 +240,6 @@ class _Chunked:
         argument = block.insert_arg(at_position(value.type, self.chunks.inner), len(block.args))
         argument.name_hint = value.name_hint
         return argument
-
-    def _first(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Axes behind that of the chunks."""
-        return {self.chunks.chunk: self.chunks.count, **sizes}
 
     def _recurrence(
         self,
@@ -273,83 +265,10 @@ class _Chunked:
         for given in reversed(block.args[count:]):
             if not given.uses:
                 block.erase_arg(given)
-        if not any(_is_along(value, axis) for value in used):
+        if not any(is_along(value, axis) for value in used):
             used.append(self._present())
             self._argument(block, used[-1])
         return used
-
-
-class _InChunks:
-    """Gives the arrays of a body the axis of chunks, and those that are made of states other axes."""
-
-    def __init__(
-        self, chunked: _Chunked, block: Block, without: set[str], extra: dict[str, int], dependent: set[SSAValue]
-    ):
-        self.chunked, self.without, self.extra = chunked, without, extra
-        self.new: Values = {}
-        count = len(block.args) - len(chunked.inputs)
-        fed = [None] * count + [*chunked.inputs]
-        dependent = {*dependent}
-        for argument, value in zip(block.args, fed, strict=True):
-            if value is None:
-                self.new[argument] = Rewriter.replace_value_with_new_type(argument, self._of_state(argument.type))
-                dependent.add(self.new[argument])
-            elif is_array(value.type):
-                type = at_position(value.type, chunked.chunks.inner)
-                self.new[argument] = Rewriter.replace_value_with_new_type(argument, type)
-        for op in block.ops:
-            self._retype(op, dependent)
-
-    def retyped(self, value: SSAValue) -> SSAValue:
-        return self.new.get(value, value)
-
-    def _of_state(self, type: Attribute) -> Attribute:
-        sizes = {axis: size for axis, size in sizes_of(type).items() if axis not in self.without}
-        return array_type(format_of(type), self.chunked._first(sizes | self.extra))
-
-    def _retype(self, op: Operation, dependent: set[SSAValue]) -> None:
-        (old,) = op.results
-        if old in dependent:
-            type = self._of_state(old.type)
-        elif any(_is_along(value, self.chunked.chunks.chunk) for value in op.operands):
-            type = array_type(format_of(old.type), self.chunked._first(sizes_of(old.type)))
-        else:
-            return
-        self.new[old] = Rewriter.replace_value_with_new_type(old, type)
-        if old in dependent:
-            dependent.add(self.new[old])
-
-
-def _linear(op: RecurrenceOp, place: int) -> Linear:
-    return Affine(op).parts()[place]
-
-
-def _after(block: Block, state: SSAValue, factor: SSAValue, part: SSAValue, second: dict[str, str]) -> SSAValue:
-    """A state after a chunk: multiplied by what the chunk multiplies it by, and what the chunk adds."""
-    if not second:
-        block.add_op(new := build_map(total(product(Leaf(factor), Leaf(state)), Leaf(part)), state.type))
-        return new.result
-    sizes = {second.get(axis, axis): size for axis, size in sizes_of(state.type).items()}
-    renamed = RenameOp(state, second, array_type(f32, sizes))
-    moved = ContractOp(factor, renamed.result, second.values(), state.type, f32)
-    new = build_map(total(Leaf(moved.result), Leaf(part)), state.type)
-    block.add_ops([renamed, moved, new])
-    return new.result
-
-
-def _kept(block: Block, after: SSAValue, before: SSAValue, present: SSAValue) -> SSAValue:
-    """A state as it was before a position that the axis has not."""
-    is_there = compare(Leaf(present), "!=", _integer(0))
-    block.add_op(new := build_map(select(is_there, Leaf(after), Leaf(before)), before.type))
-    return new.result
-
-
-def _integer(value: int) -> Constant:
-    return Constant(IntegerAttr(value, i32))
-
-
-def _is_along(value: SSAValue, axis: str) -> bool:
-    return is_array(value.type) and axis in axes_of(value.type)
 
 
 def _axes_in(block: Block) -> set[str]:
