@@ -34,8 +34,8 @@ LEAST = 8
 class DiagramChunkRecurrencesPass(ValuesWhereFaster[Affine]):
     """Take a recurrence in chunks of its positions, where that saves time. Each position waits for the one before, so
     that a row takes as long as all its steps, however idle the machine is. But steps that are affine in the state,
-    `S -> M S + b`, are one such step together, whatever M and b are made of: linear attention with gates, the delta rule
-    (`S + k (v - k . S)`), state spaces, and the gradients of these.
+    `S -> M S + b`, are one such step together, whatever M and b are made of: linear attention with gates, the delta
+    rule (`S + k (v - k . S)`), state spaces, and the gradients of these.
 
     With `recurrences` these are made so, by the names of their first results, whatever the model says; with
     `recurrences=none` none are. Chunks have `length` positions, or as many as the model finds best.
@@ -86,7 +86,8 @@ class DiagramChunkRecurrencesPass(ValuesWhereFaster[Affine]):
         }
         diagram.yield %a : !S
       }
-      %S, %before = diagram.recurrence over t_chunk (%s = %S0 : !s) each (%f = %factor : !S, %p = %part : !S) -> (!s, !S) {
+      %S, %before = diagram.recurrence over t_chunk (%s = %S0 : !s) each (%f = %factor : !S, %p = %part : !S)
+          -> (!s, !S) {
         %a = diagram.map (%x = %f : !s, %y = %s : !s, %z = %p : !s) -> !s {
           %u = arith.mulf %x, %y : f32
           %v = arith.addf %u, %z : f32
@@ -107,23 +108,23 @@ class DiagramChunkRecurrencesPass(ValuesWhereFaster[Affine]):
     }
     ```
 
-    Legal because affine steps compose: `M' (M S + b) + b' = (M' M) S + (M' b + b')`. What a chunk multiplies a state by is
-    made by the step itself, of which only what multiplies the state is left, from one (or ones along a diagonal, where
-    the step lets elements of the state meet); what it adds is made by the step of no state. So nothing is divided, gates
-    may be zero or negative, and each chunk rounds as the recurrence does. Axes along which the step treats all elements
-    alike are left out of the first. Then the states before each chunk are taken from chunk to chunk, and what the program
-    makes of each position is made of these, of all chunks at once. Positions that a last chunk lacks leave a state as
-    it is.
+    Legal because affine steps compose: `M' (M S + b) + b' = (M' M) S + (M' b + b')`. What a chunk multiplies a state by
+    is made by the step itself, of which only what multiplies the state is left, from one (or ones along a diagonal,
+    where the step lets elements of the state meet); what it adds is made by the step of no state. So nothing is
+    divided, gates may be zero or negative, and each chunk rounds as the recurrence does. Axes along which the step
+    treats all elements alike are left out of the first. Then the states before each chunk are taken from chunk to
+    chunk, and what the program makes of each position is made of these, of all chunks at once. Positions that a last
+    chunk lacks leave a state as it is.
 
     A step is affine if each state that it makes is a sum, of which each term has one factor of that state, or none:
-    sums, differences, products, contractions with something else, quotients by it, choices that do not ask the state, and
-    axes under other names. What is rounded to less than f32 on the way stays, and so does a state that is made of another
-    one; what is made of a position for the result may be any function. Axes along which elements of a state meet have
-    sizes that are known.
+    sums, differences, products, contractions with something else, quotients by it, choices that do not ask the state,
+    and axes under other names. What is rounded to less than f32 on the way stays, and so does a state that is made of
+    another one; what is made of a position for the result may be any function. Axes along which elements of a state
+    meet have sizes that are known.
 
-    About three times as much is computed, of many chunks at once. So it is tried where there are eight chunks at least; the
-    model times all kernels of the function both ways: a tenth must be saved at the sizes that the program states, and no
-    time lost where axes known only at launch are long."""
+    About three times as much is computed, of many chunks at once. So it is tried where there are eight chunks at least;
+    the model times all kernels of the function both ways: a tenth must be saved at the sizes that the program states,
+    and no time lost where axes known only at launch are long."""
 
     name = "diagram-chunk-recurrences"
     option = "recurrences"
