@@ -162,10 +162,10 @@ class DiagramChunkRecurrencesPass(ValuesWhereFaster[Affine]):
 
     def rewrite(self, function: func.FuncOp, chosen: Sequence[Affine], why: str) -> None:
         """By name, each found anew, in chunks of the length that it was chosen with."""
-        for each in chosen:
-            names = self.names(each)
+        lengths = {self.names(each): each.length for each in chosen}
+        for names, length in lengths.items():
             for other in [other for other in self.candidates(function.body.block) if self.names(other) == names]:
-                self.make(function, with_fields(other, length=each.length), why)
+                self.make(function, with_fields(other, length=length), why)
 
     def fastest(self, trial: FunctionTrial, found: Sequence[Affine]) -> tuple[Sequence[Affine], str]:
         """Which to take in chunks, all of one length, and the times."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from test_recurrence import CELLS, DELTA, PATHS, Arrays, delta, hold, of_delta
+from test_recurrence_gradients import differentiated
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
@@ -218,6 +219,31 @@ def test_names_of_axes_may_be_taken() -> None:
     arrays = of_delta(2, 11, 3)
     holds_in_chunks(text, 4, arrays, delta(*arrays), "S")
 
+
+def test_gradients_go_in_chunks() -> None:
+    """That of the delta rule is two recurrences with affine steps, one of which goes the other way."""
+    gradient, given, expected = differentiated("delta_rule")
+    names = [str(op.last[0].name_hint) for op in recurrences(gradient)]
+    assert len(names) == 2
+    module = in_chunks(str(gradient), 4, *names)
+    assert len(recurrences(module)) == 8
+    for found, each in zip(run_function(module, given).results, expected, strict=True):
+        np.testing.assert_allclose(found, each, rtol=1e-9, atol=1e-9)
+
+
+def test_two_of_one_name_go_in_chunks_once() -> None:
+    module = parse_module(
+        DELTA.replace("return %O, %S", "return %P, %S").replace("  func.return", TWICE + "  func.return")
+    )
+    for op in recurrences(module):
+        op.last[0].name_hint = "S"
+    DiagramChunkRecurrencesPass(("S",), 4).apply(Context(), module)
+    module.verify()
+    assert len(recurrences(module)) == 8
+
+
+TWICE = f"  %T, %P = {DELTA.split('%S, %O = ')[1].split('func.return')[0].replace('= %V', '= %O')}"
+"""The delta rule of what another one reads."""
 
 # -- what is no affine step ----------------------------------------------------------------------------
 
