@@ -83,6 +83,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _set_machine(options),
         _set_sizes(options),
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
+        # once laws are maps and sums, of which a step is affine or not; before anything looks at axes, then in chunks
+        _step("diagram-chunk-recurrences"),
         _step("diagram-raise-scans"),  # once sums stand alone; before masks, which may stand before what is scanned
         _step("diagram-split-orders"),  # before maps that find an order are composed
         # once reductions stand alone, which say what may be absent; before axes are merged, which positions keep apart

@@ -34,6 +34,7 @@ PASSES: dict[str, str] = {
     "diagram-differentiate": "treadle.passes.diagram_differentiate:DiagramDifferentiatePass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-raise-swaps": "treadle.passes.diagram_raise_swaps:DiagramRaiseSwapsPass",
+    "diagram-chunk-recurrences": "treadle.passes.diagram_chunk_recurrences:DiagramChunkRecurrencesPass",
     "diagram-raise-scans": "treadle.passes.diagram_raise_scans:DiagramRaiseScansPass",
     "diagram-split-orders": "treadle.passes.diagram_split_orders:DiagramSplitOrdersPass",
     "diagram-raise-scatters": "treadle.passes.diagram_raise_scatters:DiagramRaiseScattersPass",

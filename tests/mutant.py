@@ -118,6 +118,11 @@ DISTRIBUTED: dict[str, tuple[str, ...]] = {"tests/programs/difference_of_shares.
 SPLIT_DEPTHS: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_keys.mlir": ("S",)}
 """Programs with products that are made part by part."""
 
+CHUNKED: dict[str, tuple[tuple[str, ...], tuple[dict[str, int], ...]]] = {
+    "examples/delta_rule.mlir": (("S",), ({"t": 11}, {"t": 4})),
+    "tests/programs/gates_both_ways.mlir": (("R", "S"), ({}, {"t": 4})),
+}
+"""Programs of which recurrences are taken in chunks, and at which sizes they are run."""
 SCANNED: dict[str, tuple[str, ...]] = {"tests/programs/cumulative_sums.mlir": ("A", "B")}
 """Programs with sums that are made as scans."""
 ORDERS: dict[str, tuple[int, ...]] = {"examples/routing.mlir": (16,)}
@@ -167,6 +172,12 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
         "diagram-split-depths",
         {"products": ("C",)},
         "%C is no product whose summed axis is read",
+    ),
+    (
+        "examples/gru.mlir",
+        "diagram-chunk-recurrences",
+        {"recurrences": ("last",)},
+        "%last is no recurrence whose step is affine in its states",
     ),
     ("examples/matmul.mlir", "diagram-raise-scans", {"sums": ("C",)}, "%C is no sum with a triangle of ones"),
     ("examples/routing.mlir", "diagram-split-orders", {"lengths": (48,)}, "parts of 48 do not divide it"),
@@ -222,6 +233,10 @@ FIRST = {
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
     "passes/products/scattered": "tests/programs/scattered_sums.mlir",
     "passes/_recurrences": "examples/delta_rule.mlir",
+    **dict.fromkeys(
+        ("passes/recurrences/bodies", "passes/recurrences/chunked", "passes/recurrences/linear"),
+        "tests/programs/gates_both_ways.mlir",
+    ),
     "passes/streams/positions": "tests/programs/recurrent_cells.mlir",
     "passes/streams/moving": "examples/attention_stick_breaking.mlir",
     "passes/products/chains": "tests/programs/products_of_products.mlir",
@@ -264,6 +279,7 @@ MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
 COPY_OPERANDS = "diagram-copy-operands"
 SPLIT_DEPTH = "diagram-split-depths"
+CHUNK_RECURRENCES = "diagram-chunk-recurrences"
 RAISE_SCANS = "diagram-raise-scans"
 SPLIT_ORDERS = "diagram-split-orders"
 RAISE_SCATTERS = "diagram-raise-scatters"
@@ -325,6 +341,10 @@ def in_order(first: str | None) -> list[Case]:
     everything += [
         (path, ({}, {"x": 1}), Options(), ArgSpec(SPLIT_DEPTH, {"products": names}))
         for path, names in SPLIT_DEPTHS.items()
+    ]
+    everything += [
+        (path, cases, Options(), ArgSpec(CHUNK_RECURRENCES, {"recurrences": names, "length": (4,)}))
+        for path, (names, cases) in CHUNKED.items()
     ]
     everything += [
         (path, ({}, {"x": 1}), Options(), ArgSpec(RAISE_SCANS, {"sums": names})) for path, names in SCANNED.items()

@@ -123,6 +123,36 @@ MUTATIONS: dict[str, Mutation] = {
         "for value, is_subtracted in rest:",
         "for value, is_subtracted in rest[1:]:",
     ),
+    "chunk recurrences: what is subtracted is added": (
+        "passes/recurrences/linear",
+        "else difference(left, right)",
+        "else total(left, right)",
+    ),
+    "chunk recurrences: what is divided stays": (
+        "passes/recurrences/linear",
+        "else quotient(parts[0], self._outside(node.operands[1]))",
+        "else parts[0]",
+    ),
+    "chunk recurrences: no chunk knows those before": (
+        "passes/recurrences/bodies",
+        "total(Leaf(moved.result), Leaf(part))",
+        "Leaf(part)",
+    ),
+    "chunk recurrences: positions that are not there count": (
+        "passes/recurrences/bodies",
+        "select(is_there, Leaf(after), Leaf(before))",
+        "Leaf(after)",
+    ),
+    "chunk recurrences: all positions are there": (
+        "passes/recurrences/chunked",
+        'compare(at, "<", end)',
+        'compare(at, "<=", end)',
+    ),
+    "chunk recurrences: all chunks begin with the same": (
+        "passes/recurrences/chunked",
+        "block.add_op(YieldOp(*after, *before))",
+        "block.add_op(YieldOp(*after, *after))",
+    ),
     "split depths: each part begins at the first position": (
         "passes/products/split",
         "place = Linear({axis: 1}, part.begin)",

@@ -38,7 +38,19 @@ def test_every_file_of_passes_is_a_pass() -> None:
 
 
 LAYERS = [
-    ["axes", "expressions", "factors", "streams", "conditions", "kernels", "reads", "products", "orders", "swaps"],
+    [
+        "axes",
+        "expressions",
+        "factors",
+        "streams",
+        "conditions",
+        "kernels",
+        "reads",
+        "products",
+        "recurrences",
+        "orders",
+        "swaps",
+    ],
     ["staging", "loops", "warps", "grids"],
     ["expressions", "staging", "loops", "warps", "speculation"],
     ["expressions", "masks"],

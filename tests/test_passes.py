@@ -30,6 +30,7 @@ RUNNABLE = [name for name in PROGRAMS if name != "around_a_boundary"]
 
 PASSES = (
     "diagram-expand-laws",
+    "diagram-chunk-recurrences",
     "diagram-raise-scans",
     "diagram-split-orders",
     "diagram-raise-masks",

@@ -17,6 +17,7 @@ from treadle.compiler.universe import PASSES, loader
 NAMES = (
     "diagram-differentiate",
     "diagram-expand-laws",
+    "diagram-chunk-recurrences",
     "diagram-raise-scans",
     "diagram-raise-swaps",
     "diagram-raise-masks",
@@ -50,6 +51,7 @@ NAMES = (
 OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "hierarchy-split-streams": {"parts": (2,)},
     "cuda-cluster": {"size": (2,)},
+    "diagram-chunk-recurrences": {"recurrences": ("S",), "length": (64,)},
     "diagram-copy-operands": {"axes": ("a", "b", "k"), "operands": ("A",)},
     "diagram-distribute-products": {"products": ("O",)},
     "diagram-merge-depths": {"axes": ("b", "k")},
