@@ -15,6 +15,7 @@ from treadle.torch import (
     added,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     eight_bits,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    elsewhere,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     grouped_products,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
