@@ -84,6 +84,11 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
     "padded, of one element": (lambda x: F.pad(x * 2, (0, 0, 2, 1)) + 1, (ONE,)),
     "padded, of one element, by a number": (lambda x: F.pad(x * 2, (0, 0, 2, 1), value=-3.0) + 1, (ONE,)),
     "padded numbers": (lambda x: F.pad(torch.full((3,), 2.0) * x.sum(), (1, 2)) + 1, (r(3),)),
+    "reflected": (lambda x: F.pad(x * 2, (1, 2, 3, 0), mode="reflect") + 1, (r(2, 4, 5),)),
+    "reflected, one row": (lambda x: F.pad(x * 2, (4, 0), mode="reflect") + 1, (r(2, 3, 5),)),
+    "reflected, an argument": (lambda x: F.pad(x, (2, 2), mode="reflect") * 2, (r(2, 3, 5),)),
+    "with its edges": (lambda x: F.pad(x * 2, (1, 2, 3, 1), mode="replicate") + 1, (r(2, 4, 5),)),
+    "with its edges, of one element": (lambda x: F.pad(x * 2, (2, 1, 0, 1), mode="replicate") + 1, (r(2, 3, 4, 1),)),
     "padded integers": (lambda n: F.pad(n * 3, (1, 1), value=7) + 1, (torch.arange(12, dtype=torch.int32).view(3, 4),)),
     "padded truth values": (lambda x: F.pad(x > 0, (1, 1), value=True), (r(3, 5),)),
     "padded, then split": (lambda x: F.pad(x * 2, (1, 2)).view(3, 2, 4).sum(-1), (r(3, 5),)),
@@ -110,7 +115,10 @@ def test_elements_are_where_pytorch_has_them(case: str) -> None:
     nothing_is_left(report_of(function, *given))
 
 
-@pytest.mark.parametrize("case", ["turned", "rolled back", "padded", "padded by a number", "diagonals", "windows"])
+@pytest.mark.parametrize(
+    "case",
+    ["turned", "rolled back", "padded", "padded by a number", "reflected", "with its edges", "diagonals", "windows"],
+)
 def test_infinities_stay_where_they_are(case: str) -> None:
     function, (x, *others) = CASES[case]
     x = torch.where(torch.arange(x.numel()).view(x.shape) % 3 == 1, torch.tensor(inf), x)
@@ -128,7 +136,7 @@ def test_alone_they_are_pytorchs(function: Function) -> None:
 
 def test_what_is_rolled_along_many_dimensions_stays() -> None:
     report = report_of(lambda x: torch.roll(x * 2, (1, 1, 1, 1), (0, 1, 2, 3)) + 1, r(2, 3, 4, 5))
-    assert any("rolled along 4 dimensions" in each.reason for each in report.left)
+    assert any("read in 16 ways" in each.reason for each in report.left)
 
 
 def test_sizes_that_change() -> None:

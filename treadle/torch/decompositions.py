@@ -27,6 +27,8 @@ aten: Any = torch.ops.aten
 KEPT = (
     *(aten._softmax, aten._safe_softmax, aten._log_softmax, aten.gelu, aten.silu, aten.addmm, aten.baddbmm),
     *(aten._scaled_dot_product_flash_attention_for_cpu, aten.roll),
+    *(aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d),
+    *(aten.replication_pad1d, aten.replication_pad2d, aten.replication_pad3d),
 )
 """What the calculus has a word for; and an operation of which PyTorch's decomposition (2.13) gives the shares where its
 backward operation wants their logarithmic sum, so that gradients would be wrong."""

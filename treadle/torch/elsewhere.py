@@ -2,17 +2,19 @@
 """The elements of a tensor at other places: turned around, rolled, padded, the diagonals of matrices, overlapping
 windows, and tensors that are written into a part of others. As `treadle.torch.operations`.
 
-Each is a read at affine positions (`diagram.read`), so that nothing is copied first. What a tensor is rolled by comes
-from one of two such reads along each dimension, one of which has nothing at a position."""
+Each is a read at affine positions (`diagram.read`), so that nothing is copied first, or a choice between a few of
+them: what is rolled comes from before a position or from behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
 from xdsl.dialects.builtin import f32, i32
+from xdsl.ir import Attribute
 
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.language.array import Array
@@ -24,8 +26,8 @@ from treadle.torch.registry import FORMATS, aten, computed, free, typed
 from treadle.torch.tensors import Body, Tensor, Unsupported
 from treadle.torch.windows import Place
 
-MOST_READS = 8
-"""Of which each element of what is rolled is chosen: three dimensions."""
+MOST_READS = 9
+"""Of which each element is one: edges and what is between along two dimensions, halves along three."""
 
 
 @computed(aten.flip.default)
@@ -48,11 +50,14 @@ def roll(body: Body, tensor: Tensor, shifts: Sequence[int], dims: Sequence[int] 
     by = _shifts(tensor, shifts, dims)
     if not by:
         return body.tensor(tensor.dims, tensor.array)
-    if 2 ** len(by) > MOST_READS:
-        raise Unsupported(f"rolled along {len(by)} dimensions, of which each element would be one of {2 ** len(by)}")
     made = iter(body.new_dims([tensor.shape[i] for i in sorted(by)]))
     result = tuple(next(made) if i in by else axes for i, axes in enumerate(tensor.dims))
-    return body.tensor(result, _rolled(body, tensor, sorted(by.items()), {}, result))
+    pieces = {i: _around(_known(tensor.shape[i]), shift) for i, shift in by.items()}
+    return _in_pieces(body, tensor, pieces, result)
+
+
+def _around(size: int, shift: int) -> list[Piece]:
+    return [Piece(shift, size - shift, 1), Piece(size, -shift, 1)]
 
 
 def _shifts(tensor: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> dict[int, int]:
@@ -65,22 +70,86 @@ def _shifts(tensor: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> dict[
     return {at: shift for at, shift in by.items() if shift}
 
 
-def _rolled(
-    body: Body, tensor: Tensor, by: Sequence[tuple[int, int]], places: Mapping[int, Place], result: Dims
+@computed(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
+def reflected(body: Body, tensor: Tensor, widths: Sequence[int]) -> Tensor:
+    """With the elements before and after the last dimensions that are as far inside."""
+
+    def pieces(size: int, before: int, after: int) -> list[Piece]:
+        middle = Piece(before + size, -before, 1)
+        return [Piece(before, before, -1), middle, Piece(before + size + after, before + 2 * (size - 1), -1)]
+
+    return _extended(body, tensor, widths, pieces)
+
+
+@computed(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def repeated(body: Body, tensor: Tensor, widths: Sequence[int]) -> Tensor:
+    """With the first and the last element of the last dimensions before and after them."""
+
+    def pieces(size: int, before: int, after: int) -> list[Piece]:
+        middle = Piece(before + size, -before, 1)
+        return [Piece(before, 0, 0), middle, Piece(before + size + after, size - 1, 0)]
+
+    return _extended(body, tensor, widths, pieces)
+
+
+def _extended(body: Body, tensor: Tensor, widths: Sequence[int], of: Callable[[int, int, int], list[Piece]]) -> Tensor:
+    """A tensor whose last dimensions, the last one first, are longer by so many elements before and after."""
+    rank = len(tensor.dims)
+    pairs = [(_known(a), _known(b)) for a, b in zip(widths[::2], widths[1::2], strict=True)]
+    if any(width < 0 for pair in pairs for width in pair):
+        raise Unsupported("elements are cut off, and not added")
+    added = {rank - 1 - i: pair for i, pair in enumerate(pairs) if any(pair)}
+    made = iter(body.new_dims([_known(tensor.shape[i]) + sum(added[i]) for i in sorted(added)]))
+    result = tuple(next(made) if i in added else axes for i, axes in enumerate(tensor.dims))
+    pieces = {i: of(_known(tensor.shape[i]), *pair) for i, pair in added.items() if tensor.along(i)}
+    return _in_pieces(body, tensor, pieces, result)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Up to a position along the result's dimension: where elements are read along the tensor's, from where on and by
+    what step."""
+
+    end: int
+    start: int
+    step: int
+
+
+def _in_pieces(body: Body, tensor: Tensor, pieces: Mapping[int, Sequence[Piece]], result: Dims) -> Tensor:
+    """Each element of what is read in one of several ways along each dimension (Unsupported for too many)."""
+    ends = {i: [0, *(each.end for each in ways)] for i, ways in pieces.items()}
+    kept = {i: [each for each, end in zip(ways, ends[i], strict=False) if each.end > end] for i, ways in pieces.items()}
+    if (count := prod(map(len, kept.values()))) > MOST_READS:
+        raise Unsupported(f"read in {count} ways, of which each element is one")
+    return body.tensor(result, _chosen(body, tensor, sorted(kept.items()), {}, result))
+
+
+def _chosen(
+    body: Body, tensor: Tensor, pieces: Sequence[tuple[int, Sequence[Piece]]], places: Mapping[int, Place], dims: Dims
 ) -> Array | float | None:
-    if not by:
-        return read_at(body, tensor, places, result).array
-    (at, shift), *rest = by
-    size = _known(tensor.shape[at])
-    ends, begins = (
-        _rolled(body, tensor, rest, {**places, at: Place(start, ((result[at], 1),))}, result)
-        for start in (size - shift, -shift)
-    )
-    if body.graph is None or not isinstance(ends, Array) or not isinstance(begins, Array):
-        return ends
-    position, _ = body.place_along(leaves(result[at]))
+    if not pieces:
+        return read_at(body, tensor, places, dims).array
+    (at, ways), *rest = pieces
+    found = [
+        _chosen(body, tensor, rest, {**places, at: Place(each.start, _steps(dims[at], each.step))}, dims)
+        for each in ways
+    ]
+    chosen_yet = found[-1]
+    if body.graph is None or not isinstance(chosen_yet, Array) or not _is_along(body, tensor, at):
+        return chosen_yet
+    position, _ = body.place_along(leaves(dims[at]))
     assert isinstance(position, Array)
-    return chosen(position < shift, ends, begins, i32 if ends.format == "i32" else f32)
+    for each, array in list(zip(ways, found, strict=True))[-2::-1]:
+        chosen_yet = chosen(position < each.end, array, chosen_yet, _format(chosen_yet))
+    return chosen_yet
+
+
+def _steps(axes: tuple[Axis, ...], step: int) -> tuple[tuple[tuple[Axis, ...], int], ...]:
+    return ((axes, step),) if step else ()
+
+
+def _format(array: Array) -> Attribute:
+    return i32 if array.format == "i32" else f32
 
 
 @typed(aten.constant_pad_nd.default)
