@@ -21,6 +21,7 @@ from treadle.torch import (
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     parts,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     placed,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    pools,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     random,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     scans,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
