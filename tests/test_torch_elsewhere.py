@@ -84,8 +84,9 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
     "padded, of one element": (lambda x: F.pad(x * 2, (0, 0, 2, 1)) + 1, (ONE,)),
     "padded, of one element, by a number": (lambda x: F.pad(x * 2, (0, 0, 2, 1), value=-3.0) + 1, (ONE,)),
     "padded numbers": (lambda x: F.pad(torch.full((3,), 2.0) * x.sum(), (1, 2)) + 1, (r(3),)),
-    "reflected": (lambda x: F.pad(x * 2, (1, 2, 3, 0), mode="reflect") + 1, (r(2, 4, 5),)),
-    "reflected, one row": (lambda x: F.pad(x * 2, (4, 0), mode="reflect") + 1, (r(2, 3, 5),)),
+    "reflected": (lambda x: F.pad(x * 2, (1, 0, 3, 0), mode="reflect") + 1, (r(2, 4, 5),)),
+    "reflected along one": (lambda x: F.pad(x * 2, (1, 2), mode="reflect") + 1, (r(4, 5),)),
+    "reflected, one side": (lambda x: F.pad(x * 2, (4, 0), mode="reflect") + 1, (r(2, 3, 5),)),
     "reflected, an argument": (lambda x: F.pad(x, (2, 2), mode="reflect") * 2, (r(2, 3, 5),)),
     "with its edges": (lambda x: F.pad(x * 2, (1, 2, 3, 1), mode="replicate") + 1, (r(2, 4, 5),)),
     "with its edges, of one element": (lambda x: F.pad(x * 2, (2, 1, 0, 1), mode="replicate") + 1, (r(2, 3, 4, 1),)),
@@ -134,9 +135,11 @@ def test_alone_they_are_pytorchs(function: Function) -> None:
     assert {each.reason for each in report.left} == {"one operation alone gains nothing"}
 
 
-def test_what_is_rolled_along_many_dimensions_stays() -> None:
+def test_what_would_be_read_in_many_ways_stays() -> None:
     report = report_of(lambda x: torch.roll(x * 2, (1, 1, 1, 1), (0, 1, 2, 3)) + 1, r(2, 3, 4, 5))
     assert any("read in 16 ways" in each.reason for each in report.left)
+    report = report_of(lambda x: F.pad(x * 2, (1, 2, 1, 1), mode="reflect") + 1, r(2, 4, 5))
+    assert any("read in 9 ways" in each.reason for each in report.left)
 
 
 def test_sizes_that_change() -> None:

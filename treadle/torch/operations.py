@@ -24,6 +24,7 @@ from treadle.torch import (
     pools,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     random,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     scans,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    ways,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
 from treadle.torch import (  # they register operations
