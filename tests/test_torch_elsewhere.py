@@ -104,6 +104,8 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
     "windows in the middle": (lambda x: (x * 2).unfold(1, 4, 4).sum(-1), (r(3, 13, 2),)),
     "windows of an argument": (lambda x, w: (x.unfold(-1, 8, 3) * w).sum(-1), (r(3, 31), r(8))),
     "windows of one element": (lambda x: (x * 2).unfold(1, 1, 1) + 1, (ONE,)),
+    "windows that are given back": (lambda x: (x * 2 + 1).unfold(-1, 4, 2), (r(3, 11),)),
+    "diagonals that are given back": (lambda x: (x * 2 + 1).diagonal(), (r(5, 7),)),
     "written": (written, (r(4, 3, 6), r(4, 9, 6))),
     "written, in 16 bits": (written, (r(4, 3, 6), r(4, 9, 6, dtype=torch.float16))),
     "frames beside": (shifted, (r(6, 5, 7),)),

@@ -23,7 +23,9 @@ def _repeated(x: Any, size: Sequence[int]) -> Any:
 
 def _is_repeated(x: Any, size: Sequence[int], scales: Sequence[float | None]) -> bool:
     """Whether that is what PyTorch does, whose result is contiguous then, too."""
-    if x.dim() != len(size) + 2 or not x.is_contiguous() or 0 in x.shape:
+    if x.dim() != len(size) + 2 or not all(isinstance(each, int) and each for each in (*x.shape, *size)):
+        return False
+    if not x.is_contiguous():
         return False
     if x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):
         return False
@@ -33,7 +35,7 @@ def _is_repeated(x: Any, size: Sequence[int], scales: Sequence[float | None]) ->
 def _is_whole(old: Any, new: Any, scale: float | None) -> bool:
     """Whether PyTorch, which has its positions in f32, finds `i // times` at each position `i` of the longer
     dimension."""
-    if not (isinstance(old, int) and isinstance(new, int)) or new % old:
+    if new % old:
         return False
     by = np.float32(1 / scale if scale else old / new)
     found = np.minimum((np.arange(new, dtype=np.float32) * by).astype(np.int64), old - 1)

@@ -44,7 +44,7 @@ def _raise(graph: Graph, node: Node) -> None:
     if not inside or len(of_others) != 1 or not _has_all(of_others[0], moved, shape_of(node)):
         return
     (given,) = of_others
-    with graph.inserting_before(min(inside)):
+    with graph.inserting_before(min(each for each in inside if given in each.all_input_nodes)):
         by = [dim % rank - rank + len(shape_of(given)) for dim in dims]
         args = [given, *node.args[1:]]
         args[MOVED[node.target]] = by
@@ -101,7 +101,7 @@ def _has_all(node: Node, moved: set[int], shape: Any) -> bool:
 
 
 def _has(node: Node, dim: int, shape: Any) -> bool:
-    value = node.meta.get("val")
+    value: Any = node.meta.get("val")
     if not hasattr(value, "shape") or len(value.shape) < -dim:
         return False
     own: Any = value.shape[dim]
