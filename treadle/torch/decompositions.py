@@ -20,13 +20,16 @@ from treadle.torch.extremes import largest_along, smallest_along, topk
 from treadle.torch.flexible import FLEX_ATTENTION, flexible_attention
 from treadle.torch.heads import for_heads
 from treadle.torch.masked import masked_softmax
+from treadle.torch.nearest import interpolate
 from treadle.torch.random import bernoulli, dropout, dropout_backward
 
 aten: Any = torch.ops.aten
 
 KEPT = (
     *(aten._softmax, aten._safe_softmax, aten._log_softmax, aten.gelu, aten.silu, aten.addmm, aten.baddbmm),
-    aten._scaled_dot_product_flash_attention_for_cpu,
+    *(aten._scaled_dot_product_flash_attention_for_cpu, aten.roll),
+    *(aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d),
+    *(aten.replication_pad1d, aten.replication_pad2d, aten.replication_pad3d),
 )
 """What the calculus has a word for; and an operation of which PyTorch's decomposition (2.13) gives the shares where its
 backward operation wants their logarithmic sum, so that gradients would be wrong."""
@@ -46,6 +49,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten._euclidean_dist.default] = euclidean_distances
     table[aten.split_with_sizes.default] = split
     table[aten.repeat.default] = repeat
+    table[aten.ldexp.Tensor] = scaled_by_powers
     table[aten.copy.default] = copy
     table[aten.convolution.default] = convolution
     table[aten.constant_pad_nd.default] = pad
@@ -216,6 +220,10 @@ def repeat(x: Any, times: Sequence[int]) -> Any:
     )
 
 
+def scaled_by_powers(x: Any, exponents: Any) -> Any:
+    return x * torch.pow(2.0, exponents)
+
+
 def pad(x: Any, widths: Sequence[int], value: float = 0) -> Any:
     """What is padded by nothing, as models do that pad to a multiple, is a copy."""
     if any(widths):
@@ -286,7 +294,8 @@ def var(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def plain_attention(module: GraphModule) -> GraphModule:
-    """`scaled_dot_product_attention` and `flex_attention`, spelled out before PyTorch chooses a kernel of its own."""
+    """`scaled_dot_product_attention` and `flex_attention`, spelled out before PyTorch chooses a kernel of its own, and
+    nearest elements, before it writes them with indices."""
     for node in module.graph.find_nodes(op="call_function", target=F.scaled_dot_product_attention):
         node.target = attention
         node.kwargs = {**node.kwargs, "order": _order(node.meta.get("example_value"))}
@@ -294,6 +303,8 @@ def plain_attention(module: GraphModule) -> GraphModule:
         node.target = with_plain_attention
     for node in module.graph.find_nodes(op="call_function", target=FLEX_ATTENTION):
         node.target = flexible_attention
+    for node in module.graph.find_nodes(op="call_function", target=F.interpolate):
+        node.target = interpolate
     module.recompile()
     return module
 

@@ -24,6 +24,8 @@ from treadle.torch.registry import COMPUTED
 from treadle.torch.symbols import Described
 
 HINTS = {
+    "aten.max_pool2d_with_indices.default": "kernels find the largest of windows without padding that read an element "
+    "at most three times, and not where they are",
     "aten._transformer_encoder_layer_fwd.default": "it is PyTorch's fast path for inference; "
     "torch.backends.mha.set_fastpath_enabled(False) has it spelled out",
     "aten.topk.default": f"kernels find the first of an order, at most {MOST}, of floats of 16 or 32 bits",

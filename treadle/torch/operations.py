@@ -15,13 +15,16 @@ from treadle.torch import (
     added,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     eight_bits,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    elsewhere,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     grouped_products,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     lookups,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     parts,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     placed,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    pools,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     random,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     scans,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    ways,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
 from treadle.torch import (  # they register operations

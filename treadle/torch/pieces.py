@@ -17,6 +17,7 @@ from torch.fx import Node
 from treadle.compiler.counting import counted
 from treadle.torch.operations import CONTRACTIONS, PRODUCTS, REDUCTIONS
 from treadle.torch.program import ARGUMENTS, is_free, sums_over_several
+from treadle.torch.raised import MOVED
 
 T = TypeVar("T")
 
@@ -93,8 +94,9 @@ def _fitting(nodes: Sequence[Node], first: int, end: int, tried: Callable[[int, 
 
 def _starts(nodes: Sequence[Node]) -> list[int]:
     """Where a piece may begin: before a product, or the first reduction after one, at the place of the elementwise
-    operations before it where the fewest bytes go from one piece to the next; and right before a product that would sum
-    over several axes of what they make."""
+    operations before it where the fewest bytes go from one piece to the next, but behind what is rolled, which a
+    product would read in several ways; and right before a product that would sum over several axes of what they
+    make."""
     starts, last = [0], 0
     after_product = False
     for i, node in enumerate(nodes):
@@ -102,7 +104,9 @@ def _starts(nodes: Sequence[Node]) -> list[int]:
             continue
         product = node.target in CONTRACTIONS
         if last < i and (product or after_product):
-            starts.append(min(range(last + 1, i + 1), key=lambda at: (_crossing(nodes, at), at)))
+            starts.append(
+                min(range(last + 1, i + 1), key=lambda at: (_crossing(nodes, at), nodes[at].target in MOVED, at))
+            )
             if node.target in PRODUCTS and starts[-1] < i and sums_over_several(nodes[starts[-1] : i + 1]):
                 starts.append(i)
         last, after_product = i, product

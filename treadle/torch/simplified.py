@@ -18,7 +18,9 @@ from treadle.torch.joined import join
 from treadle.torch.made import is_contiguous, made_of, shape_of
 from treadle.torch.narrowed import narrow
 from treadle.torch.placed import use_places
+from treadle.torch.pools import ask_for_values_alone
 from treadle.torch.positions import read_in_order
+from treadle.torch.raised import raise_places
 from treadle.torch.random import draw_at_once
 from treadle.torch.registry import FORMATS, STORED, aten
 from treadle.torch.scans import scan_backwards
@@ -31,10 +33,12 @@ def simplify(graph: Graph) -> None:
     """Write a graph with fewer operations, which give the same."""
     without_complex_numbers(graph)
     _ask_for_extrema_alone(graph)
+    ask_for_values_alone(graph)
     _subtract_once(graph)
     _leave_out_nothing(graph)
     scan_backwards(graph)
     take_apart(graph)
+    raise_places(graph)
     join(graph)
     read_in_order(graph)
     narrow(graph)

@@ -101,7 +101,7 @@ def convolution(
         raise Unsupported(f"it computes in {made}")
     made_channels, channels, *widths = weight.shape
     rank = len(widths)
-    given = (_each(each, rank) for each in (stride, padding, dilation))
+    given = (of_each(each, rank) for each in (stride, padding, dilation))
     along = [Window(*each) for each in zip(widths, *given, strict=True)]
     batch, _, *sizes = x.shape
     apart = body.view(x, [batch, groups, channels, *sizes])
@@ -124,10 +124,10 @@ def _products(body: Body, x: Tensor, weight: Tensor, along: Sequence[Window], fo
         raise Unsupported("a sum over channels and over windows along two dimensions, which no kernel does at once")
     if x.shape[2] > WHOLE_LIMIT and any(w.width > 1 for w in along):
         raise Unsupported(f"windows of more than {WHOLE_LIMIT} channels, which no group of a kernel holds")
-    made = _windows(body, x, along)
+    made = windows_along(body, x, along)
     inside = weight.dims[3:]
     places = [Place(-w.padding, ((m, w.stride), (i, w.dilation))) for w, m, i in zip(along, made, inside, strict=True)]
-    read = _read(body, _rounded(body, x, format), places, (*made, *inside))
+    read = read_windows(body, _rounded(body, x, format), places, (*made, *inside))
     over = leaves(axis for axes in (x.dims[2], *inside) for axis in axes)
     return body.contract(read, weight, (*x.dims[:2], weight.dims[1], *made), over, format)
 
@@ -138,7 +138,7 @@ def _element_by_element(body: Body, x: Tensor, weight: Tensor, along: Sequence[W
 
     def product(part: Tensor, inside: Sequence[int]) -> Tensor:
         nothing = ((),) * len(along)
-        factor = _read(body, weight, [Place(start) for start in inside], nothing)
+        factor = read_windows(body, weight, [Place(start) for start in inside], nothing)
         return body.map(multiply, part, body.rearranged(factor, (*weight.dims[:2], *nothing)))
 
     return _sum_of_places(body, x, along, product)
@@ -160,10 +160,10 @@ def average(
     if not made.is_floating_point:
         raise Unsupported("means of integers")
     rank = max(len(width), 2)
-    widths = _each(width, rank)
-    given = (_each(each, rank) for each in (stride or widths, padding))
+    widths = of_each(width, rank)
+    given = (of_each(each, rank) for each in (stride or widths, padding))
     along = [Window(*each) for each in zip(widths, *given, strict=True)]
-    if to_the_end and any(map(_ends_outside, along, x.shape[-rank:])):
+    if to_the_end and any(map(ends_outside, along, x.shape[-rank:])):
         raise Unsupported("windows that go past the end")
     if any(w.padding for w in along) and not with_zeros and divisor is None:
         raise Unsupported("means of fewer elements at the edges")
@@ -171,14 +171,14 @@ def average(
     return body.map(lambda a: a * (1.0 / (divisor or prod(widths))), total)
 
 
-def _ends_outside(window: Window, size: int) -> bool:
+def ends_outside(window: Window, size: int) -> bool:
     return (int(size) + 2 * window.padding - window.width) % window.stride != 0
 
 
 # -- windows -----------------------------------------------------------------------------------------
 
 
-def _windows(body: Body, x: Tensor, along: Sequence[Window]) -> Dims:
+def windows_along(body: Body, x: Tensor, along: Sequence[Window]) -> Dims:
     """For each of the last dimensions, the one that says which window."""
     first = len(x.dims) - len(along)
     pairs = list(zip(along, x.dims[first:], x.shape[first:], strict=True))
@@ -193,12 +193,12 @@ def _sum_of_places(
     cache, while a sum along an axis would be fed them (Unsupported for too many)."""
     if (count := prod(w.width for w in along)) > MOST_PLACES:
         raise Unsupported(f"windows of {count} elements, each of which would be read by itself")
-    made = _windows(body, x, along)
+    made = windows_along(body, x, along)
     summands: list[Tensor] = []
     for inside in combinations(*(range(w.width) for w in along)):
         starts = [i * w.dilation - w.padding for i, w in zip(inside, along, strict=True)]
         places = [Place(start, ((m, w.stride),)) for start, m, w in zip(starts, made, along, strict=True)]
-        summands.append(summand(_read(body, x, places, made), inside))
+        summands.append(summand(read_windows(body, x, places, made), inside))
     return reduce(lambda a, b: body.map(add, a, b), summands)
 
 
@@ -206,7 +206,7 @@ def _rounded(body: Body, x: Tensor, format: str) -> Tensor:
     return body.map(lambda a: a.to(format), x)
 
 
-def _read(body: Body, x: Tensor, places: Sequence[Place], dims: Dims) -> Tensor:
+def read_windows(body: Body, x: Tensor, places: Sequence[Place], dims: Dims) -> Tensor:
     """The last dimensions of a tensor at these places; `dims` are there instead, or behind (Unsupported)."""
     first = len(x.dims) - len(places)
     pairs = [(axes, place) for axes, place in zip(x.dims[first:], places, strict=True) if not place.is_along(axes)]
@@ -223,9 +223,9 @@ def _read(body: Body, x: Tensor, places: Sequence[Place], dims: Dims) -> Tensor:
     return body.tensor(whole, Array(body.graph, read))
 
 
-def _each(given: Sequence[int], rank: int) -> list[int]:
+def of_each(given: Sequence[int], rank: int) -> list[int]:
     """One number may stand for all dimensions."""
     return [*given] * rank if len(given) == 1 else [*given]
 
 
-__all__ = ["MOST_PLACES"]
+__all__ = ["MOST_PLACES", "Place", "Window", "ends_outside", "of_each", "read_windows", "windows_along"]
