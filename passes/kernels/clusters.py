@@ -237,9 +237,12 @@ class Clusters:
                         self._place(op)
 
     def _has_no_room(self, ops: frozenset[Operation]) -> bool:
-        """Whether no sizes of a cluster fit; of what fits as a kernel nothing is asked again."""
+        """Whether no sizes of a cluster fit. Nothing is asked again of what fits as a kernel, nor of what is added up
+        where data say: alone it would be another kernel, whose times those that ask for this one would be told."""
         fits = ops in self._fitting and self._fitting[ops] is None
-        return not fits and self._too_large(ops) is not None
+        leaving = part_of(ops).leaving
+        is_scattered = any(isinstance(use.operation, ScatterOp) for value in leaving for use in value.uses)
+        return not fits and not is_scattered and self._too_large(ops) is not None
 
     def _place_recurrence(self, op: RecurrenceOp) -> None:
         """A recurrence is a kernel of its own (NotFused where there is none)."""
