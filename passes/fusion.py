@@ -102,7 +102,8 @@ class FusionPass(ModulePass):
     no other axis held whole that has more than `whole-limit` elements, no product computed again by another group.
     Several products, or a product and a reduction, become one kernel only if it can be lowered with sizes that fit the
     machine, which is tried, and if a product is not made a few columns at a time (`kernels.narrow`). A reduction or a
-    product over several axes that no kernel can do at once is done one axis after another.
+    product over several axes that no kernel can do at once is done one axis after another. Where no sizes of a kernel
+    fit, its operations are placed again, each where it fits.
 
     Three rules go beyond that:
 
