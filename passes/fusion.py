@@ -47,16 +47,16 @@ from treadle.passes.streams.totals import add_totals
 
 PASS = "fusion"
 
-TO_CUDA = (
+TO_SIZES = (
     "streaming",
     "tiling",
     "hierarchy-join-sums",
     "hierarchy-rescale-lazily",  # as where times are asked for, so that sizes are chosen once for both
     "hierarchy-choose-sizes",
-    "hierarchy-expand-streams",
-    "convert-hierarchy-to-cuda",
 )
-"""The passes that tell whether a kernel can be made."""
+"""The passes that tell whether a machine has room for a kernel."""
+TO_CUDA = (*TO_SIZES, "hierarchy-expand-streams", "convert-hierarchy-to-cuda")
+"""Those that tell whether it can be made."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ class FusionPass(ModulePass):
     no other axis held whole that has more than `whole-limit` elements, no product computed again by another group.
     Several products, or a product and a reduction, become one kernel only if it can be lowered with sizes that fit the
     machine, which is tried, and if a product is not made a few columns at a time (`kernels.narrow`). A reduction or a
-    product over several axes that no kernel can do at once is done one axis after another.
+    product over several axes that no kernel can do at once is done one axis after another. Where no sizes of a kernel
+    fit, its operations are placed again, each where it fits.
 
     Three rules go beyond that:
 
@@ -143,12 +144,20 @@ class FusionPass(ModulePass):
                 add_totals(block)
                 begin_scatters(block)
                 copy_padded(block)
-                split_reductions(function, block, self.whole_limit, PASS)
-                unfit = partial(_why_unfit, op, function)
+                unfit, too_large = (partial(_why_unfit, op, function, passes) for passes in (TO_CUDA, TO_SIZES))
+                split_reductions(function, block, self.whole_limit, PASS, too_large)
                 stated = with_fitting(block, default_sizes(function))
                 clock = Clock(machine_of(op), stated, self.whole_limit, partial(_time, op, function, self.whole_limit))
                 cluster = partial(
-                    Clusters, function, block, self.whole_limit, self.together, unfit, self.operations, clock
+                    Clusters,
+                    function,
+                    block,
+                    self.whole_limit,
+                    self.together,
+                    unfit,
+                    self.operations,
+                    clock,
+                    too_large=too_large,
                 )
                 found = cluster()
                 if read_what_others_have(block, found.found):
@@ -224,39 +233,41 @@ def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Na
     erase_dead(block)
 
 
-def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation]) -> str | None:
-    """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
-    down to the layouts of its fragments."""
+def _why_unfit(
+    module: ModuleOp, function: func.FuncOp, passes: tuple[str, ...], ops: frozenset[Operation]
+) -> str | None:
+    """Why a kernel of these operations could not be made for the machine of the module; found by trying these passes on
+    a copy, all of them down to the layouts of its fragments."""
     kernel = _kernel("trial", part_of(ops))
     # First of all, for until then it uses values of the program.
     copy, _ = alone(module, function, kernel, with_views=False)
     stated = default_sizes(function)
     structure = structure_of(kernel, module.attributes, stated)
-    if structure is not None and structure in _FIT:
+    if structure is not None and (structure, passes) in _FIT:
         return None
     called = structure_with_names(kernel, module.attributes, stated)
-    if (reason := _UNFIT.get(called)) is not None:
+    if (reason := _UNFIT.get((called, passes))) is not None:
         return reason
-    reason = _tried(copy, in_parts=wide_roles(part_of(ops), WHOLE_LIMIT) is not None)
+    reason = _tried(copy, passes, in_parts=wide_roles(part_of(ops), WHOLE_LIMIT) is not None)
     if reason is not None:
-        remember(_UNFIT, called, reason)
+        remember(_UNFIT, (called, passes), reason)
     elif structure is not None:
-        remember(_FIT, structure, None)
+        remember(_FIT, (structure, passes), None)
     return reason
 
 
-_FIT: dict[Structure, None] = {}
-"""Kernels that could be made, whatever their values and axes are called: programs that one graph is cut into have many
-in common."""
+_FIT: dict[tuple[Structure, tuple[str, ...]], None] = {}
+"""Kernels of which these passes could be made, whatever their values and axes are called: programs that one graph is
+cut into have many in common."""
 
-_UNFIT: dict[Structure, str] = {}
+_UNFIT: dict[tuple[Structure, tuple[str, ...]], str] = {}
 """Why others could not, by structure and names: the reason has names in it."""
 
 
-def _tried(module: ModuleOp, in_parts: bool) -> str | None:
+def _tried(module: ModuleOp, passes: tuple[str, ...], in_parts: bool) -> str | None:
     try:
         before = ["hierarchy-split-streams"] if in_parts else []  # what needs wide roles may fit in parts alone
-        run_later(module, *before, *TO_CUDA)
+        run_later(module, *before, *passes)
     except Refusal as refusal:
         return str(refusal).split(";")[0].replace("kernel @trial", "it")
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, pairwise, permutations
-from math import prod
 from typing import TypeAlias
 
 from xdsl.dialects import func
@@ -22,11 +21,12 @@ from treadle.dialects.diagram import (
     SwapOp,
     WhereOp,
 )
-from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, is_array, sizes_of
-from treadle.passes._functions import label
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, sizes_of
+from treadle.passes._functions import label, stated_sizes
 from treadle.passes._parts import Reducing
 from treadle.passes.axes.divided import divides, is_beside, is_place_alone, why_asked
 from treadle.passes.axes.joins import within
+from treadle.passes.axes.lengths import too_many
 
 Pair: TypeAlias = tuple[str, str]
 """An axis, and the one that lies within it."""
@@ -44,6 +44,8 @@ class Candidates:
         ops = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
         self.ops = [op for op in ops if not isinstance(op, ReadOp | CollapseOp) or op.operand not in besides]
         self.values = [value for value in _values(block) if is_array(value.type) and value not in besides]
+        function = block.parent_op()
+        self.stated = stated_sizes(function) if isinstance(function, func.FuncOp) else {}
 
     def groups(self) -> list[tuple[str, ...]]:
         """Axes that are one, and that some operation reduces together."""
@@ -55,10 +57,24 @@ class Candidates:
         return self._grouped(pair for pair in self.free_pairs() if not among or {*pair} <= {*among})
 
     def _grouped(self, pairs: Iterable[Pair]) -> list[tuple[str, ...]]:
-        """The outermost first of each; those that come first in the program first."""
+        """The outermost first of each, as many as one axis may be; those that come first in the program first."""
         after = {outer: inner for outer, inner in pairs if self.why_not((outer, inner)) is None}
         first = [axis for axis in after if axis not in after.values()]
-        return [tuple(_chain(axis, after)) for axis in first]
+        return [tuple(self._as_many_as_may_be(_chain(axis, after))) for axis in first]
+
+    def _as_many_as_may_be(self, axes: Iterable[str]) -> Iterator[str]:
+        """The first of some axes that are one, of which any two may be."""
+        lengths = list[int]()
+        for axis in axes:
+            lengths.append(max(self._length(value, axis) for value in self.values if axis in axes_of(value.type)))
+            if too_many(lengths) is not None:
+                return
+            yield axis
+
+    def _length(self, value: SSAValue, axis: str) -> int:
+        """Of an axis, as the program states it (DYNAMIC where it does not)."""
+        size = sizes_of(value.type)[axis]
+        return self.stated.get(axis, DYNAMIC) if size == DYNAMIC else size
 
     def free_pairs(self) -> list[Pair]:
         """Neighbours in the result of a product that one of its operands has, and the other has not."""
@@ -125,9 +141,8 @@ class Candidates:
                 return f"{label(value)} has '{inside[0]}' alone"
             if axes.index(pair[0]) + 1 != axes.index(pair[1]):
                 return f"'{pair[1]}' does not lie within '{pair[0]}' in {label(value)}[{', '.join(axes)}]"
-            lengths = [sizes_of(value.type)[axis] for axis in pair]
-            if DYNAMIC not in lengths and prod(lengths) > LARGEST_SIZE:
-                return f"they have {prod(lengths)} elements together: an axis has at most {LARGEST_SIZE}"
+            if (reason := too_many([self._length(value, axis) for axis in pair])) is not None:
+                return reason
         return None
 
 

@@ -81,11 +81,13 @@ class Clusters:
         asked: Collection[str] = (),
         clock: Clock | None = None,
         given: Collection[frozenset[Operation]] = (),
+        too_large: Unfit = lambda ops: None,
     ):
         self.function = function
         self.limit = limit
         self.together = together
         self._unfit = unfit
+        self._too_large = too_large
         self._fitting: dict[frozenset[Operation], str | None] = {}
         """What `unfit` said of operations: while they are placed the block stays as it is."""
         self._roles: dict[tuple[frozenset[Operation], bool], Roles | Refusal] = {}
@@ -107,6 +109,8 @@ class Clusters:
         """What is said of operations that no kernel can have."""
         self.owed: set[Operation] | None = set()
         """Those that were put into a cluster without asking whether it fits; None where all are asked for."""
+        self.undone: dict[Operation, frozenset[Operation]] = {}
+        """The clusters of which some were that did not fit after all: these are put together again one by one."""
         for cluster in given:
             self._join(cluster)
         if not given:
@@ -117,6 +121,7 @@ class Clusters:
             self._join_fed()
             self._join_wide()
             self._join_rest()
+            self._undo()
         for each in self.apart:
             note(self.function, "keep apart", *each.texts)
         self.found = self._again(block)
@@ -219,6 +224,26 @@ class Clusters:
             raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
         self._join(cluster)
 
+    def _undo(self) -> None:
+        """What fits no machine after all becomes several kernels: its operations are placed again, each of which asks
+        whether it fits beside what it uses. Few clusters hold so much, so few are asked of before."""
+        for cluster in dict.fromkeys(self.members[op] for op in self.ops if op in self.members):
+            if len(cluster) > 1 and self._has_no_room(cluster):
+                self.undone |= dict.fromkeys(cluster, cluster)
+                for op in cluster:
+                    del self.members[op]
+                for op in self.ops:
+                    if op in cluster and op not in self.members:
+                        self._place(op)
+
+    def _has_no_room(self, ops: frozenset[Operation]) -> bool:
+        """Whether no sizes of a cluster fit. Nothing is asked again of what fits as a kernel, nor of what is added up
+        where data say: alone it would be another kernel, whose times those that ask for this one would be told."""
+        fits = ops in self._fitting and self._fitting[ops] is None
+        leaving = part_of(ops).leaving
+        is_scattered = any(isinstance(use.operation, ScatterOp) for value in leaving for use in value.uses)
+        return not fits and not is_scattered and self._too_large(ops) is not None
+
     def _place_recurrence(self, op: RecurrenceOp) -> None:
         """A recurrence is a kernel of its own (NotFused where there is none)."""
         if (absent := next((value for value in op.operands if absences(value)), None)) is not None:
@@ -249,8 +274,9 @@ class Clusters:
         return made.union(*(self.members[each] for each in inside))
 
     def _is_too_much(self, ops: frozenset[Operation]) -> bool:
-        """Whether several products beside a scan do not fit the machine."""
-        return sum(isinstance(each, ContractOp) for each in ops) > 1 and self.unfit(ops) is not None
+        """Whether several products beside a scan do not fit the machine, or what did not before."""
+        is_much = sum(isinstance(each, ContractOp) for each in ops) > 1 or not ops.isdisjoint(self.undone)
+        return is_much and self.unfit(ops) is not None
 
     def _why_not_scanned(self, op: ScanOp) -> str | None:
         """Why a scan is in no stream with what is made of it: by no law does that follow, or it leaves."""
@@ -425,6 +451,7 @@ class Clusters:
         found = [self.members[owner] for owner in owners if isinstance(owner, Operation) and owner in self.members]
         found = [each for each in found if not any(isinstance(member, RecurrenceOp) for member in each)]
         found = [each for each in found if not self._is_for_another(op, each) and not self._is_for_products(op, each)]
+        found = [each for each in found if op not in self.undone or each <= self.undone[op]]
         return sorted(dict.fromkeys(found), key=lambda cluster: -max(self.ops.index(op) for op in cluster))
 
     def _is_for_another(self, op: Operation, cluster: frozenset[Operation]) -> bool:
@@ -483,16 +510,16 @@ class Clusters:
         """Asked where several products come together, a product joins a reduction, a reduction joins a product that a
         map spreads along an axis, or one for each index of whose factor groups make one, or anything joins reductions
         over several axes or of long rows that cannot be fed in pieces: only they hold so much at once, and asking takes
-        time."""
+        time. Always where it was put into what did not fit."""
         products = sum(isinstance(each, ContractOp) for each in ops)
         reduced = {axis for each in ops if isinstance(each, ReduceOp) for axis in each.over_axes}
         brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
         brings_product |= isinstance(op, ContractOp) and len(reduced) > 0
         brings_product |= isinstance(op, ReduceOp) and self._holds_spread(ops)
         brings_product |= any(isinstance(each, SwapOp) for each in ops)
-        if not brings_product and len(reduced) < 2 and not self._must_hold_rows(ops):
+        if not brings_product and len(reduced) < 2 and op not in self.undone and not self._must_hold_rows(ops):
             return None
-        if self.owed is not None and len(joined) == 1 and _adds_nothing(op, joined[0]):
+        if self.owed is not None and op not in self.undone and len(joined) == 1 and _adds_nothing(op, joined[0]):
             self.owed.add(op)
             return None
         reason = self.unfit(ops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -13,22 +13,35 @@ from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import derived_hint, label, note, replace
 from treadle.passes._parts import Reducing, part_of
-from treadle.passes.kernels.roles import Refusal, fed_across, roles_of
+from treadle.passes.kernels.roles import Refusal, Roles, fed_across, roles_of
 from treadle.passes.kernels.sums import Axes, summed_axes
 
 
-def split_reductions(function: func.FuncOp, block: Block, limit: int, rewrite: str) -> None:
+def split_reductions(
+    function: func.FuncOp, block: Block, limit: int, rewrite: str, unfit: Callable[[frozenset[Operation]], str | None]
+) -> None:
     """A reduction over several axes that no kernel can do at once becomes one reduction after another, the first of
     a contraction the product. The longest axis comes first: then the fewest elements go from one to the next. So does a
-    product that would be fed index by index along the axis in which memory runs."""
+    product that would be fed index by index along the axis in which memory runs, and what is `unfit` for the machine as
+    one kernel, of which a group would hold too much."""
     likely = with_fitting(block, default_sizes(function))
     for op in list(block.ops):
         if not isinstance(op, Reducing) or op.init is not None or len(op.over_axes) < 2:
             continue
         roles = roles_of(part_of([op]), limit)
-        if isinstance(roles, Refusal) or (isinstance(op, ContractOp) and fed_across(op, roles, limit)):
+        if (
+            isinstance(roles, Refusal)
+            or (isinstance(op, ContractOp) and fed_across(op, roles, limit))
+            or (_holds_some_beside(op, roles) and unfit(frozenset([op])) is not None)
+        ):
             made = _reductions(op, likely) if isinstance(op, ReduceOp) else _product_and_reductions(op, likely)
             _put(function, op, made, rewrite)
+
+
+def _holds_some_beside(op: Reducing, roles: Roles) -> bool:
+    """Whether a group holds whole what a reduction goes over, beside another axis of it."""
+    wide = [axis for axis in op.over_axes if sizes_of(op.operands[0].type).get(axis, DYNAMIC) != 1]
+    return len(wide) > 1 and any(axis in roles.whole for axis in wide)
 
 
 def split_sums_between(function: func.FuncOp, block: Block, rewrite: str) -> None:

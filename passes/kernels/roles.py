@@ -281,12 +281,14 @@ def _stream_candidates(
 ) -> Sequence[str | None]:
     """Axes that may be streamed, best first: a symbolic one, which nothing can hold whole; else those
     reduced last, whose earlier ones end up inside the step, the largest first. None of them where the best
-    one would be fed more than once and can be held whole instead."""
+    one would be fed more than once and can be held whole instead. One element is no stream, whose pieces would
+    have room for many; of a product over several axes it is, which is fed index by index."""
     last_first = [axis for op in reversed(part.reducing) for axis in _over_axes(op, sizes, whole_limit)]
     reduced = tuple(dict.fromkeys(last_first))
     if symbolic := [axis for axis in reduced if sizes[axis] == DYNAMIC]:
         return symbolic[:1]
-    fed = tuple(axis for axis in reduced if _is_read(part, axis) or not _is_held(sizes[axis], whole_limit))
+    may_feed = tuple(axis for axis in reduced if _is_read(part, axis) or not _is_held(sizes[axis], whole_limit))
+    fed = tuple(axis for axis in may_feed if sizes[axis] != 1 or _is_summed_by_product(part, axis))
     if not fed:
         return [None, *reduced]
     reduced = fed
@@ -297,6 +299,10 @@ def _stream_candidates(
 def _is_read(part: Part, axis: str) -> bool:
     """Whether an array that a part reads has an axis: one that only its maps make is nothing to be fed in pieces."""
     return any(axis in axes_of(value.type) for value in part.read)
+
+
+def _is_summed_by_product(part: Part, axis: str) -> bool:
+    return any(isinstance(op, ContractOp) and axis in op.over_axes for op in part.reducing)
 
 
 def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:

@@ -3,18 +3,18 @@ matrices has its rows along one axis, and what it makes is a view again, between
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CastOp, CollapseOp, ContractOp, ExpandOp, MapOp, ReduceOp
-from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
-from treadle.passes._functions import derived_hint, label, note
+from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.passes._functions import derived_hint, label, note, stated_sizes
+from treadle.passes.axes.lengths import too_many
 from treadle.passes.axes.merge import LAW, merged, name_of
 
 Group = tuple[str, ...]
@@ -36,12 +36,13 @@ class Apart:
 def apart_in(block: Block, besides: Iterable[Group] = (), among: Sequence[str] = ()) -> list[Apart]:
     """The products of a function with free axes side by side, but for those that are one everywhere, and only those
     `among`, if any are."""
-    elsewhere = {axis for group in besides for axis in group}
+    elsewhere, function = {axis for group in besides for axis in group}, block.parent_op()
+    stated = stated_sizes(function) if isinstance(function, func.FuncOp) else {}
     found = list[Apart]()
     for op in block.ops:
         if not isinstance(op, ContractOp) or op.init is not None:
             continue
-        free = [each for side in (0, 1) for each in _free_groups(op, side) if elsewhere.isdisjoint(each)]
+        free = [each for side in (0, 1) for each in _free_groups(op, side, stated) if elsewhere.isdisjoint(each)]
         if groups := [each for each in free if not among or {*each} <= {*among}]:
             found.append(Apart(op.result, tuple(groups)))
     return found
@@ -67,7 +68,7 @@ def _is_of_a_product(value: SSAValue) -> bool:
     return products
 
 
-def _free_groups(op: ContractOp, side: int) -> list[Group]:
+def _free_groups(op: ContractOp, side: int, stated: Mapping[str, int]) -> list[Group]:
     """Axes that one factor has side by side, the other one lacks, and the product has in that order, as it is and
     converted."""
     factor, other = op.operands[side], op.operands[1 - side]
@@ -83,14 +84,14 @@ def _free_groups(op: ContractOp, side: int) -> list[Group]:
             groups[-1].append(axis)
         else:
             groups.append([axis])
-    sizes = sizes_of(factor.type)
+    sizes = {axis: stated.get(axis, size) for axis, size in sizes_of(factor.type).items()}
     return [tuple(each) for each in groups if _may_be_one([sizes[axis] for axis in each])]
 
 
 def _may_be_one(sizes: Sequence[int]) -> bool:
     """Whether several axes of these sizes, beside those of one element, have no more elements than one may."""
     several = len([size for size in sizes if size != 1]) > 1
-    return several and (DYNAMIC in sizes or prod(sizes) <= LARGEST_SIZE)
+    return several and too_many(sizes) is None
 
 
 def merge_apart(function: func.FuncOp, found: Apart, rewrite: str, why: str) -> None:

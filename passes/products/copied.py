@@ -3,9 +3,8 @@ is fed one axis. What is read by position, as patches of an image are, lies in s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.dialects import func
 from xdsl.ir import SSAValue
@@ -13,9 +12,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CollapseOp, ContractOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import LARGEST_SIZE, array_type, axes_of, format_of, sizes_of
-from treadle.passes._functions import derived_hint, erase_unused, label, note, replace
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
+from treadle.passes._functions import derived_hint, erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import join
+from treadle.passes.axes.lengths import too_many
 from treadle.passes.axes.merge import merged, name_of
 from treadle.passes.expressions.scalars import Leaf, build_map
 from treadle.passes.products.depths import summed
@@ -58,15 +58,16 @@ class Ways:
 def ways_in(function: func.FuncOp) -> list[Ways]:
     """For each product of a function, or sum of one, of which something may be copied."""
     found = ((op, *summed(op)) for op in function.body.block.ops)
+    likely = stated_sizes(function)
     ways = (
-        Ways(product, _copyings(op.results[0], product, over))
+        Ways(product, _copyings(op.results[0], product, over, likely))
         for op, product, over in found
         if product is not None and len(over) > 1 and not absences_of(product.operands)
     )
     return [each for each in ways if each.copyings]
 
 
-def _copyings(sum: SSAValue, product: ContractOp, over: Sequence[str]) -> list[Copying]:
+def _copyings(sum: SSAValue, product: ContractOp, over: Sequence[str], likely: Mapping[str, int]) -> list[Copying]:
     """Those that leave fewer axes apart than there are; both operands only where one does not do as well."""
     factors = (product.lhs, product.rhs)
     orders = dict.fromkeys(tuple(axis for axis in axes_of(factor.type) if axis in over) for factor in factors)
@@ -74,7 +75,7 @@ def _copyings(sum: SSAValue, product: ContractOp, over: Sequence[str]) -> list[C
     def fewer(sides: Sides, than: int) -> list[tuple[int, Copying]]:
         names = tuple(factor.name_hint or "" for factor in _of(factors, sides))
         found = [(_runs(factors, sides, order), Copying(sum, order, sides, names)) for order in orders]
-        return [(len(runs), each) for runs, each in found if len(runs) < than and _may_be_one(factors, runs)]
+        return [(len(runs), each) for runs, each in found if len(runs) < than and _may_be_one(factors, runs, likely)]
 
     now = min(len(_runs(factors, NEITHER, order)) for order in orders)
     alone = [*fewer(LEFT, now), *fewer(RIGHT, now)]
@@ -105,9 +106,10 @@ def _is_next(factor: SSAValue, first: str, second: str) -> bool:
     return not isinstance(factor.owner, ReadOp) and axes.index(second) == axes.index(first) + 1
 
 
-def _may_be_one(factors: Sequence[SSAValue], runs: Sequence[Sequence[str]]) -> bool:
-    sizes = sizes_of(factors[0].type)
-    return all(prod(max(1, sizes[axis]) for axis in run) <= LARGEST_SIZE for run in runs)
+def _may_be_one(factors: Sequence[SSAValue], runs: Sequence[Sequence[str]], likely: Mapping[str, int]) -> bool:
+    """Whether each of these would be no axis longer than there may be, at the sizes that the program states, too."""
+    sizes = {axis: likely.get(axis, size) for axis, size in sizes_of(factors[0].type).items()}
+    return all(too_many(sizes[axis] for axis in run) is None for run in runs)
 
 
 def copy_operands(function: func.FuncOp, copying: Copying, rewrite: str, why: str) -> None:

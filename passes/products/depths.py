@@ -13,11 +13,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import Both, Condition, Linear, quotient, remainder, resolved, spelled
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.passes._functions import derived_hint, erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import inner_of, join
+from treadle.passes.axes.lengths import too_many
 from treadle.passes.expressions.conditions import inputs_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
 from treadle.passes.products.kept import LAW as KEPT
@@ -82,7 +83,7 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
     outer = max((axis for axis in both if axis != inner), key=lambda axis: _length(axis, sizes, likely))
     if pieces[inner] == sizes[inner] and product is op:
         return None  # a group holds it whole as it is
-    if sizes[outer] * (sizes[inner] // pieces[inner]) > LARGEST_SIZE:
+    if too_many([likely.get(outer, sizes[outer]), sizes[inner] // pieces[inner]]) is not None:
         return None
     if sizes[outer] == DYNAMIC and not any(_has_both(factor, {outer, inner}) for factor in (product.lhs, product.rhs)):
         return None  # nothing would tell how many pieces there are
