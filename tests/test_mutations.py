@@ -128,6 +128,7 @@ ELSEWHERE = {
     "diagram_hoist_factors": "factors/rows",
     "diagram_merge_axes": "axes/joins",
     "diagram_merge_depths": "products/depths",
+    "diagram_repeat_operands": "products/repeated",
     "diagram_merge_free_axes": "axes/merge",
     "diagram_raise_masks": "masks/identities",
     "diagram_raise_scans": "products/scanned",

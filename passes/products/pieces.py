@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from xdsl.dialects import arith, func
+from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of, with_format
 from treadle.dialects.diagram.condition import Both, Condition, Linear, quotient, remainder, resolved, spelled
-from treadle.dialects.diagram.formats import holds, known_format
 from treadle.passes._functions import derived_hint, erase_unused
 from treadle.passes.expressions.conditions import inputs_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
-from treadle.passes.expressions.scalars import Leaf, Node, expression_of, is_plain
+from treadle.passes.products.converted import source_in
 from treadle.passes.products.kept import along_pieces, with_ranges
 
 
@@ -83,18 +82,20 @@ class Pieces:
         erase_unused([where.result])
         return kept
 
-    def _read_as(self, value: SSAValue, type: Attribute) -> SSAValue:
+    def _read_as(self, value: SSAValue, type: Attribute, is_kept: bool = False) -> SSAValue:
         """What is read of a value, in the format of a type. What was converted there and back is read as it was, and a
         condition keeps what is converted as it keeps what was before: a factor whose condition stands at what is
         loaded is one that copies bring."""
         op, format = value.owner, format_of(type)
         if isinstance(op, WhereOp):
-            return self.keep(op, self._read_as(op.operand, type))
-        source = _converted(op)
-        if source is not None and self._lies_as(source, type):
-            between = format_of(value.type)
-            if between == format or holds(between, format_of(source.type)):
-                return self._read_as(source, type)
+            return self.keep(op, self._read_as(op.operand, type, is_kept=True))
+        source = source_in(value, format)
+        source = None if source is None or not self._lies_as(source, type) else source
+        lies = is_kept and format_of(value.type) == format and self._lies_as(value, type)
+        if lies and (source is None or format_of(source.type) != format):
+            return self._read(value)  # which another kernel saves
+        if source is not None:
+            return self._read_as(source, type, is_kept)
         read = self._computed(op) if isinstance(op, MapOp | CastOp) else self._read(value)
         if format_of(read.type) == format:
             return read
@@ -153,24 +154,6 @@ class Pieces:
             if axis not in (self.outer, self.inner, self.number):
                 found[axis] = size
         return array_type(format_of(type), found)
-
-
-def _converted(op: Operation | Block) -> SSAValue | None:
-    """What an operation converts to another format, or repeats, and nothing else; None if it does anything else."""
-    if isinstance(op, CastOp):
-        return op.operand
-    if not isinstance(op, MapOp) or len(op.inputs) != 1 or not is_plain(op):
-        return None
-    expression, type = expression_of(op), format_of(op.result.type)
-    if isinstance(expression, Node) and expression.kind in (arith.ExtFOp, arith.TruncFOp):
-        (expression,) = expression.operands
-    is_repeated = isinstance(expression, Leaf) and is_array(expression.value.type)
-    return expression.value if is_repeated and _is_float(type) else None
-
-
-def _is_float(format: Attribute) -> bool:
-    known = known_format(format)
-    return known is not None and known.is_float
 
 
 def _axes_near(op: Operation) -> set[str]:
