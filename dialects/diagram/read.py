@@ -70,6 +70,7 @@ class ReadOp(PlacedOperation):
     axes. An axis that nothing else gives a
     size goes over all entries: `x` below has 64 for each of `table`'s second axis. Nor does it need one where it goes
     over two axes of the operand, the inner one of a static size, as `z` does.
+    Along an axis of static size that no position names, as `i` below, it reads the same elements again.
 
     ```
     %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
@@ -77,6 +78,7 @@ class ReadOp(PlacedOperation):
     %blocks = diagram.read %B at "q // 64, x // 128" padded : !B -> !S
     %K = diagram.read %pages at "table[b, x // 64], x % 64, d" padded with (table = %table : !table) : !pages -> !K
     %rows = diagram.read %Y at "z // 16, m, z % 16" padded : !Y -> !rows
+    %again = diagram.read %X at "t, n" padded : tensor<?x?xf16, [t, n]> -> tensor<?x8x?xf16, [t, i, n]>
     ```
     """
 
