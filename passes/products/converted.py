@@ -20,8 +20,9 @@ def converted(op: Operation | Block) -> SSAValue | None:
     expression = expression_of(op)
     if isinstance(expression, Node) and expression.kind in (arith.ExtFOp, arith.TruncFOp):
         (expression,) = expression.operands
-    is_repeated = isinstance(expression, Leaf) and is_array(expression.value.type)
-    return expression.value if is_repeated and _is_float(format_of(op.result.type)) else None
+    if not isinstance(expression, Leaf) or not is_array(expression.value.type):
+        return None
+    return expression.value if _is_float(format_of(op.result.type)) else None
 
 
 def source_in(value: SSAValue, format: Attribute) -> SSAValue | None:
