@@ -16,7 +16,7 @@ from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.passes._functions import erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import inner_of, join
 from treadle.passes.products.kept import LAW as KEPT
-from treadle.passes.products.kept import KeptProduct, axes_of_condition, conditions_on, kept_product
+from treadle.passes.products.kept import KeptProduct, axes_of_condition, conditions_on, has_both_ends, kept_product
 from treadle.passes.products.pieces import Pieces
 
 LAW = "a sum over pieces of an axis, of sums over each"
@@ -79,6 +79,8 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
     fastest = [axes_of(operand.type)[-1] for operand in (product.lhs, product.rhs)]
     inner = max(pieces, key=lambda axis: (axis in fastest, sizes[axis]))
     outer = max((axis for axis in both if axis != inner), key=lambda axis: _length(axis, sizes, likely))
+    if not all(has_both_ends(each, outer) for each in conditions):
+        return None  # every group would search for what it is fed
     if pieces[inner] == sizes[inner] and product is op:
         return None  # a group holds it whole as it is
     if sizes[outer] * (sizes[inner] // pieces[inner]) > LARGEST_SIZE:

@@ -82,13 +82,18 @@ def with_ranges(function: func.FuncOp, where: WhereOp, summed: str, rewrite: str
     """The condition of a product that is summed over an axis, or of a factor of one, with what data say of where along
     that axis it may hold, if it compares data along it from below and from above. It stands beside the one that others
     use, who are told nothing."""
-    sides = {sign for search in searches_of(where.holds, summed) for sign in _sides(search.condition)}
-    if where.within is not None or sides != {1, -1}:
+    if where.within is not None or not has_both_ends(where, summed):
         return where
     own = where.clone()
     own.result.name_hint = where.result.name_hint
     Rewriter.insert_op(own, InsertPoint.after(where))
     return EndsWriter(function, rewrite, beyond=True).tell(own, [summed], "once for all groups")
+
+
+def has_both_ends(where: WhereOp, summed: str) -> bool:
+    """Whether a condition compares data along an axis from below and from above."""
+    sides = {sign for search in searches_of(where.holds, summed) for sign in _sides(search.condition)}
+    return sides == {1, -1}
 
 
 def _sides(condition: Condition) -> Iterator[int]:
@@ -130,4 +135,13 @@ def _replaced(form: Linear, axis: str, whole: str, count: int) -> Linear:
     return found
 
 
-__all__ = ["LAW", "KeptProduct", "along_pieces", "axes_of_condition", "conditions_on", "kept_product", "with_ranges"]
+__all__ = [
+    "LAW",
+    "KeptProduct",
+    "along_pieces",
+    "axes_of_condition",
+    "conditions_on",
+    "has_both_ends",
+    "kept_product",
+    "with_ranges",
+]
