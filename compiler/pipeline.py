@@ -108,6 +108,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         # once maps are composed, which are what kernels will compute; before anything looks at kernels
         _step("diagram-merge-free-axes"),
         _step("diagram-merge-depths"),  # once those are one that lie side by side, which need no pieces
+        # once products of several axes read their own operands, of the same rows
+        _step("diagram-repeat-operands"),
         # once axes are one that will be; before fusion, which decides whether kernels find ranges for themselves
         _step("diagram-find-ranges"),
         # once maps are composed, so that it is seen what is made of a number; before sizes, whose costs then are those

@@ -46,6 +46,7 @@ PASSES: dict[str, str] = {
     "diagram-distribute-products": "treadle.passes.diagram_distribute_products:DiagramDistributeProductsPass",
     "diagram-copy-operands": "treadle.passes.diagram_copy_operands:DiagramCopyOperandsPass",
     "diagram-merge-depths": "treadle.passes.diagram_merge_depths:DiagramMergeDepthsPass",
+    "diagram-repeat-operands": "treadle.passes.diagram_repeat_operands:DiagramRepeatOperandsPass",
     "diagram-merge-free-axes": "treadle.passes.diagram_merge_free_axes:DiagramMergeFreeAxesPass",
     "diagram-allow-approximations": "treadle.passes.diagram_allow_approximations:DiagramAllowApproximationsPass",
     "diagram-expand-approximations": "treadle.passes.diagram_expand_approximations:DiagramExpandApproximationsPass",

@@ -113,6 +113,8 @@ DEPTHS: dict[str, tuple[str, ...]] = {
     "tests/programs/sorted_rows.mlir": ("b", "k"),
 }
 """Programs of which two axes that a product sums over become one."""
+REPEATED: dict[str, tuple[str, ...]] = {"tests/programs/sorted_sums.mlir": ("b", "m")}
+"""Programs whose operands are read again for each position of an axis."""
 DISTRIBUTED: dict[str, tuple[str, ...]] = {"tests/programs/difference_of_shares.mlir": ("O",)}
 """Programs with products that are made term by term."""
 SPLIT_DEPTHS: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_keys.mlir": ("S",)}
@@ -160,6 +162,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ),
     ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
     ("examples/matmul.mlir", "diagram-merge-depths", {"axes": ("m", "k")}, "no product sums over axis 'm' and another"),
+    ("examples/matmul.mlir", "diagram-repeat-operands", {"axes": ("m",)}, "no condition keeps a range of rows"),
     ("examples/matmul.mlir", "diagram-copy-operands", {"axes": ("m", "k")}, "no product sums over axis 'm' and others"),
     (
         "examples/matmul.mlir",
@@ -277,6 +280,7 @@ TRANSPOSE = "hierarchy-transpose-arrays"
 TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
+REPEAT_OPERANDS = "diagram-repeat-operands"
 COPY_OPERANDS = "diagram-copy-operands"
 SPLIT_DEPTH = "diagram-split-depths"
 CHUNK_RECURRENCES = "diagram-chunk-recurrences"
@@ -333,6 +337,9 @@ def in_order(first: str | None) -> list[Case]:
     ]
     everything += [
         (path, ({}, {"b": 1}), Options(), ArgSpec(MERGE_DEPTHS, {"axes": axes})) for path, axes in DEPTHS.items()
+    ]
+    everything += [
+        (path, ({}, {"m": 1}), Options(), ArgSpec(REPEAT_OPERANDS, {"axes": axes})) for path, axes in REPEATED.items()
     ]
     everything += [
         (path, ({},), Options(), ArgSpec(DISTRIBUTE_PRODUCTS, {"products": names}))

@@ -89,7 +89,7 @@ MUTATIONS: dict[str, Mutation] = {
         "if axis in op.over_axes:",
     ),
     "merge-depths: the pieces of one index for all": (
-        "passes/products/depths",
+        "passes/products/pieces",
         "self.outer: Linear({quotient(self.whole, self.count): 1}),",
         "self.outer: Linear({}),",
     ),
@@ -99,14 +99,19 @@ MUTATIONS: dict[str, Mutation] = {
         "return [(along, 1) for along in forms for size in whole",
     ),
     "merge-depths: a piece counts for all": (
-        "passes/products/depths",
+        "passes/products/pieces",
         "self.number: remainder(self.whole, self.count),",
         "self.number: Linear({}),",
     ),
     "merge-depths: a condition speaks of the first index alone": (
-        "passes/products/depths",
+        "passes/products/pieces",
         "value: self._read(value) if self.outer in",
         "value: self._read(value) if self.inner in",
+    ),
+    "repeat operands: rows of no range are summed": (
+        "passes/products/repeated",
+        "op.operands[each.index] = rows.result",
+        "op.operands[each.index] = read.result",
     ),
     "copy operands: what lies apart is one axis": (
         "passes/products/copied",

@@ -42,6 +42,7 @@ from treadle.passes.conditions.sought import sought_along
 from treadle.passes.products.apart import apart_in
 from treadle.passes.products.copied import ways_in
 from treadle.passes.products.depths import depths_in
+from treadle.passes.products.repeated import repeated_in
 from treadle.runtime.inputs import Input, axis_sizes, make_inputs
 from treadle.runtime.interpreter import Bounded, entry_function, run_function, run_with_bounds
 from treadle.runtime.verify import compare
@@ -76,6 +77,7 @@ def _free_axes(function: FuncOp) -> list[Axes]:
 TO_BE_ONE: dict[str, Callable[[FuncOp], Sequence[Axes]]] = {
     "diagram-copy-operands": lambda function: [each.order for ways in ways_in(function) for each in ways.copyings],
     "diagram-merge-depths": lambda function: [depth.axes for depth in depths_in(function)],
+    "diagram-repeat-operands": lambda function: [(each.along, each.row) for each in repeated_in(function)],
     "diagram-merge-free-axes": _free_axes,
     "diagram-find-ranges": lambda function: [(axis,) for axis in sought_along(function.body.block)],
 }

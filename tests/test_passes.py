@@ -46,6 +46,7 @@ PASSES = (
     "diagram-copy-operands",
     "diagram-merge-free-axes",
     "diagram-merge-depths",
+    "diagram-repeat-operands",
     "diagram-find-ranges",
     "diagram-widen-operands",
     "diagram-recompute",

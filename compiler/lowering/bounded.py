@@ -24,12 +24,12 @@ from treadle.dialects.hierarchy.bounded import Bounds, bounds_of
 
 
 def copied_between(lowering: KernelLowering, op: WhereOp) -> SSAValue | None:
-    """The tile to which a copy brings what a condition keeps, and zeros elsewhere; None if elements are tested. A step
-    has one position along the axis that data are along, so these are numbers there."""
+    """The tile to which a copy brings what a condition keeps, and zeros elsewhere; None if elements are tested. A step,
+    or a group, has one position along the axis that data are along, so these are numbers there."""
     pending, bounds = lowering.values[op.operand], bounds_of(op)
     if bounds is None or not isinstance(pending, PendingLoad) or sizes_of(op.operand.type)[bounds.along] != 1:
         return None
-    begins, ends = _ends(lowering, bounds)
+    begins, ends = _ends_once(lowering, op, bounds)
     kept = [(axis, end) for axis, end in pending.bounds if axis != bounds.row]
     begun = [(axis, begin) for axis, begin in pending.begins if axis != bounds.row]
     tile = tile_of(lowering, lowering.twin(pending.op), op.result)
@@ -47,6 +47,18 @@ def copied_between(lowering: KernelLowering, op: WhereOp) -> SSAValue | None:
     copy.location = pending.op.location
     copy.partial = lowering.partial_mark(pending.bounds)
     return tile
+
+
+def _ends_once(lowering: KernelLowering, op: WhereOp, bounds: Bounds) -> tuple[SSAValue | None, SSAValue]:
+    """The ends of a condition: where they are the same in all steps, computed before the first."""
+    data = [lowering.values[value] for value in op.asked.values() if is_array(value.type)]
+    if any(isinstance(each, PendingLoad) and each.block is not lowering.top for each in data):
+        return _ends(lowering, bounds)
+    key = lowering.twin(op)
+    if key not in lowering.ends:
+        with lowering.inside(lowering.top):
+            lowering.ends[key] = _ends(lowering, bounds)
+    return lowering.ends[key]
 
 
 def _ends(lowering: KernelLowering, bounds: Bounds) -> tuple[SSAValue | None, SSAValue]:

@@ -59,6 +59,8 @@ class KernelLowering:
     """Before which position along an axis all is absent here, if not positions alone say so."""
     stops: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """From where on along an axis all is absent here, if not positions alone say so."""
+    ends: dict[Operation, tuple[SSAValue | None, SSAValue]] = field(default_factory=dict[Any, Any])
+    """Between which rows copies bring what conditions keep, where all steps of a group have the same."""
     listed: dict[SSAValue, Listed] = field(default_factory=dict[SSAValue, Listed])
     """Lists of selected pieces."""
     tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])

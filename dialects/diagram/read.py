@@ -70,6 +70,7 @@ class ReadOp(PlacedOperation):
     axes. An axis that nothing else gives a
     size goes over all entries: `x` below has 64 for each of `table`'s second axis. Nor does it need one where it goes
     over two axes of the operand, the inner one of a static size, as `z` does.
+    Along an axis of static size that no position names, as `i` below, it reads the same elements again.
 
     ```
     %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
@@ -77,6 +78,7 @@ class ReadOp(PlacedOperation):
     %blocks = diagram.read %B at "q // 64, x // 128" padded : !B -> !S
     %K = diagram.read %pages at "table[b, x // 64], x % 64, d" padded with (table = %table : !table) : !pages -> !K
     %rows = diagram.read %Y at "z // 16, m, z % 16" padded : !Y -> !rows
+    %again = diagram.read %X at "t, n" padded : tensor<?x?xf16, [t, n]> -> tensor<?x8x?xf16, [t, i, n]>
     ```
     """
 
@@ -115,6 +117,18 @@ class ReadOp(PlacedOperation):
     @property
     def is_padded(self) -> bool:
         return self.padded is not None
+
+    @property
+    def repeated(self) -> list[str]:
+        """The axes of the result along which it reads the same element again."""
+        used = axes_of_forms(self.place.forms)
+        return [axis for axis in axes_of(self.result.type) if axis not in used]
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether its elements have no strides, one for each axis: data say where they are, or remainders do, or they
+        are read again."""
+        return super().is_scattered or bool(self.repeated)
 
     @property
     def leaving(self) -> dict[str, Linear]:
@@ -215,8 +229,10 @@ class ReadOp(PlacedOperation):
         used = axes_of_forms(forms)
         if unknown := [term for term in used if term not in target]:
             raise VerifyException(f"'{unknown[0]}' is no axis of the result ({quote(target)})")
-        if unused := [axis for axis in target if axis not in used]:
-            raise VerifyException(f"axis '{unused[0]}' of the result reads nothing: a map broadcasts along it")
+        if self.repeated and not self.is_padded:
+            raise VerifyException(f"axis '{self.repeated[0]}' of the result reads nothing: a map broadcasts along it")
+        if unknown := [axis for axis in self.repeated if sizes_of(self.result.type)[axis] == DYNAMIC]:
+            raise VerifyException(f"axis '{unknown[0]}' of the result reads nothing, which says no size of it")
         if format_of(self.operand.type) != format_of(self.result.type):
             raise VerifyException(f"a read keeps the format: {format_of(self.operand.type)}")
         sizes, lengths = sizes_of(self.result.type), sizes_of(self.operand.type)

@@ -1,8 +1,9 @@
-"""Factors of products of whose rows a condition leaves a range, another one at each position of an axis that is summed.
+"""Factors of products of whose rows a condition leaves a range, another one at each position of another axis.
 
 `first[i] <= t and t < end[i]` keeps rows `t` of a factor `t, i, k` that is summed over `i` and `k`. Where a stream is
 fed one position of `i` at a time, it says between which rows the factor is there, and a copy to shared memory brings
-zeros in the place of all others: no element is tested in registers, and what is multiplied is as it was copied."""
+zeros in the place of all others: no element is tested in registers, and what is multiplied is as it was copied. It is
+alike of a factor `t, i, n` that is summed over `t`, of which a group has one position of `i`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Bounds:
 
     row: str
     along: str
-    """The axis that is summed, and that data are along."""
+    """The axis that data are along: it is summed, or the rows are."""
     begins: list[Linear] = field(default_factory=list[Linear])
     ends: list[Linear] = field(default_factory=list[Linear])
 
@@ -35,12 +36,22 @@ def bounds_of(op: WhereOp) -> Bounds | None:
     products = [use.operation for use in op.result.uses if isinstance(use.operation, ContractOp) and use.index < 2]
     if not products or len(products) < len(list(op.result.uses)) or not _is_loaded(op.operand):
         return None
-    axes, over = axes_of(op.operand.type), {axis for product in products for axis in product.over_axes}
+    return bounds_along(op, axes_of(op.operand.type), products)
+
+
+def bounds_along(op: WhereOp, axes: Sequence[str], products: Sequence[ContractOp]) -> Bounds | None:
+    """What a copy could test of a condition on a factor of some products that has these axes, were it loaded."""
+    over = {axis for product in products for axis in product.over_axes}
     data = {axis for value in op.asked.values() if is_array(value.type) for axis in axes_of(value.type)}
-    rows = [axis for axis in axes[:-1] if axis not in over]
-    if len(data) != 1 or not data <= over or any(len(product.over_axes) < 2 for product in products):
+    if len(data) != 1:
         return None
-    return next((found for row in rows if (found := _bounds(op.holds, row, *data)) is not None), None)
+    (along,) = data
+    if along in over:  # of which a stream is fed one position at a time
+        rows = [axis for axis in axes[:-1] if axis not in over]
+        rows = [] if any(len(product.over_axes) < 2 for product in products) else rows
+    else:  # of which a group has one position
+        rows = [axis for axis in axes[:-1] if all(axis in product.over_axes for product in products)]
+    return next((found for row in rows if (found := _bounds(op.holds, row, along)) is not None), None)
 
 
 def loaded_factor(value: SSAValue) -> SSAValue:
@@ -94,4 +105,4 @@ def _bounds(condition: Condition, row: str, along: str) -> Bounds | None:
     return found
 
 
-__all__ = ["Bounds", "bounds_of", "is_factor", "loaded_factor", "only_bounds", "users_of_factor"]
+__all__ = ["Bounds", "bounds_along", "bounds_of", "is_factor", "loaded_factor", "only_bounds", "users_of_factor"]

@@ -739,6 +739,14 @@ func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
 
 // -----
 
+// CHECK: axis 'r' of the result reads nothing, which says no size of it
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t, c" padded : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x?x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
 // CHECK: a read keeps the format: f32
 func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
   %W = diagram.read %X at "t + r, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf16, #diagram.array<[t, r, c]>>

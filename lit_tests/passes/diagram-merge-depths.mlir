@@ -82,3 +82,27 @@ func.func @sorted(%X: !X, %We: !We, %first: !ends, %end: !ends) -> !C
   %C = diagram.reduce add %Q over [b] : !Pe -> !C
   func.return %C : !C
 }
+
+!dC = tensor<?x512xf16, #diagram.array<[m, n]>>
+!dCe = tensor<8x?x512xf32, #diagram.array<[b, m, n]>>
+!dCh = tensor<8x?x512xf16, #diagram.array<[b, m, n]>>
+!Wn = tensor<8x1024x512xf16, #diagram.array<[b, k, n]>>
+!dX = tensor<?x1024xf32, #diagram.array<[m, k]>>
+
+// So it is where the condition is one on a factor, on the way there converted and back: as the gradient of that has it.
+// CHECK-LABEL: func.func @factor
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-depths", "[b, n] of %dX as [b_n, n_within]", "a sum over pieces of an axis, of sums over each", "estimated
+// CHECK:         %dC_depth = diagram.read %dC_pieces at "m, b_n % 8, n_within" padded : {{.*}} -> tensor<?x64x64xf16, #diagram.array<[m, b_n, n_within]>>
+// CHECK:         %Q_rows = diagram.where %dC_depth if "first_depth[b_n] <= m and m + 1 <= end_depth[b_n]" within "8 * first_b[m] <= b_n and b_n + 1 <= 8 * end_b[m]"
+// CHECK:         %dX = diagram.contract %Q_rows, %Wn_depth over [b_n, n_within] accumulate f32
+// CHECK-NEXT:    func.return %dX
+func.func @factor(%dC: !dC, %Wn: !Wn, %first: !ends, %end: !ends) -> !dX attributes {sizes = #diagram.sizes<m = 4096>} {
+  %P = diagram.map (%c = %dC : !dC) -> !dCe {
+    %0 = arith.extf %c : f16 to f32
+    diagram.yield %0 : f32
+  }
+  %Q = diagram.where %P if "first[b] <= m and m < end[b]" with (first = %first : !ends, end = %end : !ends) : !dCe
+  %Qh = diagram.cast %Q : !dCe -> !dCh
+  %dX = diagram.contract %Qh, %Wn over [b, n] accumulate f32 : !dCh, !Wn -> !dX
+  func.return %dX : !dX
+}

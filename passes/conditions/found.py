@@ -59,7 +59,7 @@ class EndsWriter:
     nothing to what the rows of a group have together."""
     known: dict[tuple[str, Search], Ends] = field(default_factory=dict[tuple[str, Search], Ends])
 
-    def tell(self, op: WhereOp, axes: Sequence[str], why: str) -> None:
+    def tell(self, op: WhereOp, axes: Sequence[str], why: str) -> WhereOp:
         """Let a condition tell where it holds along some axes."""
         ends = {axis: {each: self._ends(each, axis, op) for each in searches_of(op.holds, axis)} for axis in axes}
         within = [restated(op.holds, axis, lambda each, axis=axis: ends[axis][each].may_hold(axis)) for axis in axes]
@@ -76,6 +76,7 @@ class EndsWriter:
         replace(op, [new], new.result)
         subject = f"'{op.condition.text.data}' of {label(new.result)} along {' and '.join(axes)}"
         note(self.function, self.rewrite, subject, LAW, why)
+        return new
 
     def _ends(self, search: Search, axis: str, before: WhereOp) -> Ends:
         if (axis, search) not in self.known:

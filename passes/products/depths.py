@@ -4,25 +4,21 @@ other in memory, a group would else be fed along one of them, and leave a produc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 
 from xdsl.dialects import func
-from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.sizes import UNKNOWN_SIZE
-from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.condition import Both, Condition, Linear, quotient, remainder, resolved, spelled
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import FORMAT_BYTES
-from treadle.passes._functions import derived_hint, erase_unused, label, note, replace, stated_sizes
+from treadle.passes._functions import erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import inner_of, join
 from treadle.passes.axes.lengths import too_many
-from treadle.passes.expressions.conditions import inputs_of
-from treadle.passes.expressions.conditions import spelled as spelled_condition
 from treadle.passes.products.kept import LAW as KEPT
-from treadle.passes.products.kept import KeptProduct, along_pieces, kept_product, with_ranges
+from treadle.passes.products.kept import KeptProduct, axes_of_condition, conditions_on, has_both_ends, kept_product
+from treadle.passes.products.pieces import Pieces
 
 LAW = "a sum over pieces of an axis, of sums over each"
 
@@ -74,13 +70,18 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
         return None
     sizes = sizes_of(product.rhs.type) | sizes_of(product.lhs.type)
     bytes = FORMAT_BYTES[str(format_of(product.lhs.type))]
-    cut, least = (both, 1) if kept is None else (product.over_axes, 2)  # a factor may lack the outer axis
+    conditions = [each for factor in (product.lhs, product.rhs) for each in conditions_on(factor)]
+    asked = {axis for each in conditions for axis in axes_of_condition(each)}
+    cut = [axis for axis in (both if kept is None else product.over_axes) if axis not in asked]
+    least = 2 if kept is not None or conditions else 1  # a factor may lack the outer axis
     pieces = {axis: piece for axis in cut if (piece := _piece(sizes[axis], bytes, least))}
     if len(both) < 2 or not pieces:
         return None
     fastest = [axes_of(operand.type)[-1] for operand in (product.lhs, product.rhs)]
     inner = max(pieces, key=lambda axis: (axis in fastest, sizes[axis]))
     outer = max((axis for axis in both if axis != inner), key=lambda axis: _length(axis, sizes, likely))
+    if not all(has_both_ends(each, outer) for each in conditions):
+        return None  # every group would search for what it is fed
     if pieces[inner] == sizes[inner] and product is op:
         return None  # a group holds it whole as it is
     if too_many([likely.get(outer, sizes[outer]), sizes[inner] // pieces[inner]]) is not None:
@@ -113,6 +114,8 @@ def _can_be_read(value: SSAValue) -> bool:
     """Whether an array is one that can be read piece by piece, or made of such element by element."""
     if isinstance(op := value.owner, MapOp | CastOp):
         return all(_can_be_read(operand) for operand in op.operands)
+    if isinstance(op, WhereOp):
+        return _can_be_read(op.operand)
     return not is_array(value.type) or isinstance(op, Block | ContractOp | ReduceOp)
 
 
@@ -120,6 +123,8 @@ def _has_both(value: SSAValue, axes: set[str]) -> bool:
     """Whether an array that is read piece by piece has both axes."""
     if isinstance(op := value.owner, MapOp | CastOp):
         return any(_has_both(operand, axes) for operand in op.operands)
+    if isinstance(op, WhereOp):
+        return _has_both(op.operand, axes)
     return is_array(value.type) and axes <= {*axes_of(value.type)}
 
 
@@ -145,7 +150,7 @@ def merge_depth(function: func.FuncOp, depth: Depth, rewrite: str, why: str) -> 
     assert isinstance(op, ContractOp)
     if depth.piece == sizes_of(op.lhs.type)[depth.inner]:
         return
-    pieces = _Pieces.of(depth, op, op)
+    pieces = Pieces.of(function, rewrite, depth.axes, depth.piece, op, op)
     factors = [pieces.read(operand) for operand in (op.lhs, op.rhs)]
     over = [pieces.whole, pieces.within, *(axis for axis in op.over_axes if axis not in depth.axes)]
     multiply = None if op.multiply is None else op.multiply.data
@@ -161,9 +166,9 @@ def merge_depth(function: func.FuncOp, depth: Depth, rewrite: str, why: str) -> 
 def _merge_kept(function: func.FuncOp, depth: Depth, kept: KeptProduct, rewrite: str, why: str) -> None:
     """The same of a sum of products of which a condition leaves some: of a factor of which it leaves some rows, others
     at each index of the outer axis."""
-    op, product, where = depth.sum.owner, kept.product, with_ranges(function, kept, rewrite)
+    op, product, where = depth.sum.owner, kept.product, kept.where
     assert isinstance(op, ReduceOp)
-    pieces = _Pieces.of(depth, op, product)
+    pieces = Pieces.of(function, rewrite, depth.axes, depth.piece, op, product)
     factors = sorted((product.lhs, product.rhs), key=lambda each: depth.outer not in axes_of(each.type))
     read = {each: pieces.read(each) for each in factors}  # first what tells at launch how many pieces there are
     left, right = read[product.lhs], read[product.rhs]
@@ -178,118 +183,6 @@ def _merge_kept(function: func.FuncOp, depth: Depth, kept: KeptProduct, rewrite:
     erase_unused([before])
     note(function, rewrite, label(new.result), KEPT)
     note(function, rewrite, subject, LAW, why)
-
-
-@dataclass
-class _Pieces:
-    """The axes in the place of two, and the arrays that have them."""
-
-    op: Operation
-    """What they are read for, before which that stands."""
-    sizes: Mapping[str, int]
-    """Of the axes of both factors."""
-    outer: str
-    inner: str
-    count: int
-    """Pieces of the inner axis."""
-    piece: int
-    number: str
-    """The axis that counts the pieces of the inner one."""
-    within: str
-    """The axis of the elements of a piece."""
-    whole: str
-    """The axis of all pieces, of every index of the outer one."""
-    made: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-
-    @classmethod
-    def of(cls, depth: Depth, op: Operation, product: ContractOp) -> _Pieces:
-        outer, inner = depth.axes
-        sizes = sizes_of(product.rhs.type) | sizes_of(product.lhs.type)
-        taken = _axes_near(op)
-        names = [f"{inner}_piece", f"{inner}_within", f"{outer}_{inner}"]
-        number, within, whole = (next(f"{n}{'_' * i}" for i in count() if f"{n}{'_' * i}" not in taken) for n in names)
-        size = sizes[inner]
-        return cls(op, sizes, outer, inner, size // depth.piece, depth.piece, number, within, whole)
-
-    def read(self, value: SSAValue) -> SSAValue:
-        """An array of these axes in the place of the two."""
-        if not {self.outer, self.inner} & {*(axes_of(value.type) if is_array(value.type) else ())}:
-            return value
-        if value not in self.made:
-            made = self._computed(value.owner) if isinstance(value.owner, MapOp | CastOp) else self._read(value)
-            self.made[value] = made
-        return self.made[value]
-
-    def keep(self, where: WhereOp, factor: SSAValue) -> SSAValue:
-        """What a condition keeps of a factor with these axes."""
-        asked = {
-            value: self._read(value) if self.outer in (axes_of(value.type) if is_array(value.type) else ()) else value
-            for value in where.inputs
-        }
-        holds, within = (self._restated(each, asked) for each in (where.holds, where.may_hold))
-        names = inputs_of(Both((holds, within)))
-        texts = spelled_condition(holds, names), None if where.within is None else spelled_condition(within, names)
-        text, told = texts
-        used = inputs_of(holds) if told is None else names
-        given = {names[value]: value for value in used}
-        return self._put(WhereOp(factor, text, given, within=told), where.result, "rows")
-
-    def _restated(self, condition: Condition, asked: Mapping[SSAValue, SSAValue]) -> Condition:
-        along = along_pieces(condition, self.outer, self.whole, self.count)
-        return resolved(along, lambda term: asked.get(term) if isinstance(term, SSAValue) else None)
-
-    def _computed(self, op: MapOp | CastOp) -> SSAValue:
-        operands = [self.read(operand) for operand in op.operands]
-        copy = op.clone(dict(zip(op.operands, operands, strict=True)))
-        Rewriter.insert_op(copy, InsertPoint.before(self.op))
-        copy.results[0].name_hint = derived_hint(op.results[0], "depth")
-        return Rewriter.replace_value_with_new_type(copy.results[0], self._type(op.results[0].type))
-
-    def _read(self, value: SSAValue) -> SSAValue:
-        apart = value
-        if self.inner in axes_of(value.type):
-            view = ExpandOp(value, self.inner, [self.number, self.within], self._expanded(value))
-            apart = self._put(view, value, "pieces")
-        places = {
-            self.outer: Linear({quotient(self.whole, self.count): 1}),
-            self.number: remainder(self.whole, self.count),
-        }
-        forms = [places.get(axis, Linear({axis: 1})) for axis in axes_of(apart.type)]
-        place = ", ".join(map(spelled, forms))
-        return self._put(ReadOp(apart, place, self._type(apart.type), padded=True), value, "depth")
-
-    def _put(self, op: Operation, read: SSAValue, what: str) -> SSAValue:
-        op.location = self.op.location
-        Rewriter.insert_op(op, InsertPoint.before(self.op))
-        op.results[0].name_hint = derived_hint(read, what)
-        return op.results[0]
-
-    def _expanded(self, value: SSAValue) -> Attribute:
-        found = dict[str, int]()
-        for axis, size in sizes_of(value.type).items():
-            found |= {self.number: self.count, self.within: self.piece} if axis == self.inner else {axis: size}
-        return array_type(format_of(value.type), found)
-
-    def _type(self, type: Attribute) -> Attribute:
-        """Of what is read: of an array of the two axes, one of them, or the first of them and what the other became."""
-        sizes = self.sizes
-        length = DYNAMIC if sizes[self.outer] == DYNAMIC else sizes[self.outer] * self.count
-        found = dict[str, int]()
-        for axis, size in sizes_of(type).items():
-            if axis in (self.outer, self.inner, self.number):
-                found[self.whole] = length
-            if axis == self.inner:
-                found[self.within] = self.piece
-            if axis not in (self.outer, self.inner, self.number):
-                found[axis] = size
-        return array_type(format_of(type), found)
-
-
-def _axes_near(op: Operation) -> set[str]:
-    block = op.parent
-    assert isinstance(block, Block)
-    values = [*block.args, *(result for each in block.ops for result in each.results)]
-    return {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
 
 
 __all__ = ["Depth", "depths_in", "merge_depth", "of_unknown_sizes", "summed"]

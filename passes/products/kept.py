@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, terms_of
 from treadle.dialects.diagram.linear import ONE, Atom, Divided, Quotient, quotient_of, remainder_of
@@ -57,6 +58,14 @@ def kept_product(op: Operation | Block) -> KeptProduct | None:
     return KeptProduct(where, product, summed, factors[0]) if any(factors) else None
 
 
+def conditions_on(factor: SSAValue) -> list[WhereOp]:
+    """The conditions that leave elements of a factor, which is made element by element of what they keep."""
+    op = factor.owner
+    if isinstance(op, MapOp | CastOp):
+        return [each for operand in op.operands for each in conditions_on(operand)]
+    return [op, *conditions_on(op.operand)] if isinstance(op, WhereOp) else []
+
+
 def axes_of_condition(where: WhereOp) -> set[str]:
     """The axes of what a condition compares."""
     return {axis for term in terms_of(where.holds) for axis in _axes_of_term(term)}
@@ -69,18 +78,22 @@ def _axes_of_term(term: Atom) -> Iterator[str]:
         yield from axes_of(term.type)
 
 
-def with_ranges(function: func.FuncOp, kept: KeptProduct, rewrite: str) -> WhereOp:
-    """The condition of a kept product, with what data say of where along the summed axis it may hold, if it compares
-    data along that from below and from above."""
-    where = kept.where
-    sides = {sign for search in searches_of(where.holds, kept.summed) for sign in _sides(search.condition)}
-    if where.within is not None or sides != {1, -1}:
+def with_ranges(function: func.FuncOp, where: WhereOp, summed: str, rewrite: str) -> WhereOp:
+    """The condition of a product that is summed over an axis, or of a factor of one, with what data say of where along
+    that axis it may hold, if it compares data along it from below and from above. It stands beside the one that others
+    use, who are told nothing."""
+    if where.within is not None or not has_both_ends(where, summed):
         return where
-    (use,) = where.result.uses
-    EndsWriter(function, rewrite, beyond=True).tell(where, [kept.summed], "once for all groups")
-    found = use.operation.operands[use.index].owner
-    assert isinstance(found, WhereOp)
-    return found
+    own = where.clone()
+    own.result.name_hint = where.result.name_hint
+    Rewriter.insert_op(own, InsertPoint.after(where))
+    return EndsWriter(function, rewrite, beyond=True).tell(own, [summed], "once for all groups")
+
+
+def has_both_ends(where: WhereOp, summed: str) -> bool:
+    """Whether a condition compares data along an axis from below and from above."""
+    sides = {sign for search in searches_of(where.holds, summed) for sign in _sides(search.condition)}
+    return sides == {1, -1}
 
 
 def _sides(condition: Condition) -> Iterator[int]:
@@ -122,4 +135,13 @@ def _replaced(form: Linear, axis: str, whole: str, count: int) -> Linear:
     return found
 
 
-__all__ = ["LAW", "KeptProduct", "along_pieces", "axes_of_condition", "kept_product", "with_ranges"]
+__all__ = [
+    "LAW",
+    "KeptProduct",
+    "along_pieces",
+    "axes_of_condition",
+    "conditions_on",
+    "has_both_ends",
+    "kept_product",
+    "with_ranges",
+]

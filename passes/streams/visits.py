@@ -90,12 +90,12 @@ class StreamTests:
         def fits(range: Range | None) -> bool:
             return range is not None and may_hold_a_piece(range, pieces[self.plan.axis], pieces)
 
-        deciding = [[op.holds for op in each if not _is_bounded(op)] for each in self._deciding]
+        deciding = [[op.holds for op in each if not self._is_bounded(op)] for each in self._deciding]
         told = selection_of(self.plan.axis, pieces, deciding)
         selection = told if isinstance(told, Selection) else None
         reason = told if isinstance(told, str) else ""
         found = self._found(pieces, selection)
-        assumed = [each for each in found if fits(each.every) and not _is_bounded(each.op)]
+        assumed = [each for each in found if fits(each.every) and not self._is_bounded(each.op)]
         every = intersection([each.every for each in assumed if each.every is not None])
         some = _needed(self._deciding, found)
         if not assumed or not fits(every):
@@ -128,6 +128,12 @@ class StreamTests:
             )
         return found
 
+    def _is_bounded(self, op: WhereOp) -> bool:
+        """Whether a copy tests a condition, in whatever piece, and a range that is told, or that it is of the stream,
+        leaves what a list would."""
+        bounds = bounds_of(op)
+        return bounds is not None and (op.within is not None or bounds.row == self.plan.axis)
+
     def _knows(self, value: SSAValue) -> bool:
         return not is_array(value.type) or (not self.plan.is_piece(value) and self.plan.stage_of(value) < self.stream)
 
@@ -135,11 +141,6 @@ class StreamTests:
         """An argument along the streamed axis of which a group holds one row."""
         others = [axis for axis in axes_of(value.type) if axis != self.plan.axis]
         return isinstance(value, BlockArgument) and self.plan.is_piece(value) and all(axis in single for axis in others)
-
-
-def _is_bounded(op: WhereOp) -> bool:
-    """Whether a copy tests a condition, in whatever piece, and a range that is told leaves what a list would."""
-    return op.within is not None and bounds_of(op) is not None
 
 
 def _searches_nothing(value: SSAValue) -> bool:

@@ -92,10 +92,29 @@ class Routed:
     block: int
     """Positions of the stream that have one range."""
 
+    @property
+    def axis(self) -> str:
+        """The axis of groups on which it depends."""
+        return self.rows
+
     def fed(self, rows: int, groups: int, blocks: int, begins: Amount) -> Amount:
         """How many of the blocks groups are fed that begin at such rows, if there are so many groups of so many."""
         more, rest = divmod(blocks - 1, groups)
         return 1 + more + (begins // rows < rest)
+
+
+@dataclass(frozen=True)
+class Parted:
+    """Positions of a stream that lie by what sums are made of them, as the rows of each expert after sorting: data say
+    between which positions each group is fed. The model takes it that no two such ranges overlap, that they are equally
+    long, and begin anywhere."""
+
+    axis: str
+    """The axis that has a range at each position."""
+
+    def fed(self, size: int, parts: int, step: int) -> int:
+        """How many pieces groups are fed, of so many positions in all."""
+        return int(least(ceil_div(ceil_div(size, parts) - 1, step) + 1, ceil_div(size, step)))
 
 
 @dataclass(frozen=True)
@@ -112,8 +131,8 @@ class Fed:
     """Whether an input limits it too, so that less may be fed than is said here."""
     extents: frozenset[str] = frozenset()
     """The axes on whose sizes the limits depend."""
-    routed: Routed | None = None
-    """Rows of which each is in one range, by data."""
+    routed: Routed | Parted | None = None
+    """Rows, or positions of the stream, of which each is in one range, by data."""
     _shares: dict[tuple[int, ...], Shares] = field(
         default_factory=dict[tuple[int, ...], Shares], compare=False, repr=False
     )
@@ -175,7 +194,10 @@ def _asked(fed: Fed, sizes: Mapping[str, int], every: Sequence[int]) -> Shares:
     places[fed.stream.axis] = (0, size)
     low, high = (limit(places) for limit in fed.some)
     if fed.routed is not None and size > 0:
-        return _routed(fed, fed.routed, sizes, Shares(tuple(groups), lengths, 0, 0, 0, 0), places)
+        nothing = Shares(tuple(groups), lengths, 0, 0, 0, 0)
+        if isinstance(fed.routed, Parted):
+            return _parted(fed, fed.routed, sizes, nothing)
+        return _routed(fed, fed.routed, sizes, nothing, places)
     first = 0 if low is None else most(low, 0) // step * step
     end = size if high is None else least(high, size)
     steps = most(ceil_div(end - first, step), 0)
@@ -200,6 +222,16 @@ def _routed(fed: Fed, routed: Routed, sizes: Mapping[str, int], asked: Shares, p
     positions = least(count * routed.block, size)
     border = choice(count > 1, positions, 0) if fed.every is not None else positions
     return replace(asked, fed=positions, border=border, steps=ceil_div(positions, step), loops=1)
+
+
+def _parted(fed: Fed, parted: Parted, sizes: Mapping[str, int], asked: Shares) -> Shares:
+    """Where each position is in one range: a group is fed the pieces of its own."""
+    size, step = sizes[fed.stream.axis], fed.stream.size
+    if sizes[parted.axis] == 0:
+        return asked
+    steps = parted.fed(size, sizes[parted.axis], step)
+    positions = min(steps * step, size)
+    return replace(asked, fed=positions, border=positions, steps=steps, loops=1)
 
 
 def _tested_nowhere(fed: Fed, size: int, places: Places, first: Amount, end: Amount) -> tuple[Amount, Amount]:

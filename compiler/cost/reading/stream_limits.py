@@ -12,7 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.kernel.blocks import blocks_of
 from treadle.compiler.cost.kernel.plan import Pieces
-from treadle.compiler.cost.reading.fed import Fed, Limit, Places, Routed, extent_of
+from treadle.compiler.cost.reading.fed import Fed, Limit, Parted, Places, Routed, extent_of
 from treadle.dialects.diagram import ExtentOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.condition import Divided, Entry, Read, Remainder, Term
 from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
@@ -54,15 +54,19 @@ WHOLE = Side.EXACT, Side.EXACT
 # -- of a decorated kernel -------------------------------------------------------------------------
 
 
-def routed_by(tests: Iterable[Operation], stream: str) -> Routed | None:
-    """Of a stream with limits, the rows of which conditions tell a range for each of its positions, with both ends
-    (`hierarchy.bounded`)."""
+def routed_by(tests: Iterable[Operation], stream: str) -> Routed | Parted | None:
+    """Of a stream with limits, the rows of which conditions tell a range for each of its positions, with both ends, or
+    the axis of which each position has a range of the stream (`hierarchy.bounded`)."""
     for op in tests:
         bounds = bounds_of(op) if isinstance(op, WhereOp) else None
-        if isinstance(op, WhereOp) and bounds is not None and bounds.along == stream and bounds.begins and bounds.ends:
+        if not isinstance(op, WhereOp) or bounds is None or not bounds.begins or not bounds.ends:
+            continue
+        if bounds.along == stream:
             arrays = (value.owner.source if isinstance(value.owner, LoadOp) else value for value in op.asked.values())
             blocks = (blocks_of(each).get(stream, 1) for each in arrays if isinstance(each, BlockArgument))
             return Routed(bounds.row, min(blocks, default=1))
+        if bounds.row == stream:
+            return Parted(bounds.along)
     return None
 
 
@@ -76,7 +80,7 @@ def fed_of_visits(
     ranges = [visits.some, *([visits.every] if visits.every is not None else [])]
     axes = {axis for range in ranges for end in (range.low, range.high) if end is not None for axis in _axes_of(end)}
     routed = routed_by(tests, stream.axis)
-    around = tuple(pieces for pieces in cut if pieces.axis in axes or (routed and pieces.axis == routed.rows))
+    around = tuple(pieces for pieces in cut if pieces.axis in axes or (routed and pieces.axis == routed.axis))
     every = None if visits.every is None else _limits_of(visits.every, stream.axis, WHOLE)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
     by_data = by_data or visits.selection is not None
@@ -192,7 +196,7 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
     pieces = [value.owner for limit in op.limits for value in _behind(limit)]
     axes = {owner.axis.data for owner in pieces if isinstance(owner, PieceOp)}
     routed = routed_by(op.walk(), op.axis)
-    around = tuple(pieces for pieces in cut if pieces.axis in axes or (routed and pieces.axis == routed.rows))
+    around = tuple(pieces for pieces in cut if pieces.axis in axes or (routed and pieces.axis == routed.axis))
     low, high = map(_limit_of, op.fed, FED)
     every = None if op.whole is None else (_limit_of(op.whole[0], WHOLE[0]), _limit_of(op.whole[1], WHOLE[1]))
     behind = [value for limit in op.limits for value in _behind(limit)]
