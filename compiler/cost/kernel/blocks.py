@@ -60,6 +60,29 @@ def windows_of(argument: SSAValue) -> tuple[Window, ...]:
     return tuple(tuple((str(axis), factor) for axis, factor in terms.items()) for terms in found)
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where the elements of an argument of a kernel lie: in which array, and at which position along each axis of it,
+    as the axes that it moves with, by how many, and a constant."""
+
+    array: SSAValue
+    places: tuple[tuple[tuple[tuple[str, int], ...], int], ...]
+
+
+def source_of(argument: SSAValue) -> Source | None:
+    """None for what is no argument, and for places that are no sums of positions."""
+    given = given_for(argument)
+    if given is None:
+        return None
+    if not isinstance(read := given.owner, ReadOp):
+        return Source(given, tuple((((axis, 1),), 0) for axis in sizes_of(given.type)))
+    forms = read.place.forms
+    if read.is_scattered or divisors_in(forms):
+        return None
+    terms = (tuple(sorted((str(axis), factor) for axis, factor in form.terms.items())) for form in forms)
+    return Source(read.operand, tuple(zip(terms, (form.constant for form in forms), strict=True)))
+
+
 def may_leave(argument: SSAValue) -> bool:
     """Whether elements of a view that a kernel is given may lie outside of the array, where nothing is loaded: how many
     depends on where it ends. Of blocks, the last one does."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_many, least, most
-from treadle.compiler.cost.kernel.blocks import Window
+from treadle.compiler.cost.kernel.blocks import Source, Window
 from treadle.compiler.cost.kernel.neighbours import sector_share
 
 
@@ -53,6 +53,10 @@ class Selected(Protocol):
     def by_data(self) -> bool: ...
 
     def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> Amount: ...
+
+
+Terms: TypeAlias = tuple[tuple[str, int], ...]
+"""Axes with factors, of a sum of positions."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,10 @@ class Transfer:
     added: int = 0
     """Over how many elements of another array what is saved is added up; 0 for what is not. Where additions fall
     depends on data: all that lie in the array are counted."""
+    source: Source | None = field(default=None, compare=False)
+    """Where what is loaded lies, if that is known."""
+    taken: Mapping[str, Amount] = field(default_factory=dict[str, Amount], compare=False)
+    """How much of each of its axes a group takes at a time, where its source is known."""
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -111,6 +119,29 @@ class Transfer:
     def is_at_most(self) -> bool:
         """Whether conditions may leave out more than is said here."""
         return self.is_limited or (self.fed is not None and self.fed.by_data)
+
+    def lies_near(self, other: Transfer, sizes: Mapping[str, int]) -> Amount:
+        """Whether groups take elements of one array that lie where those of another transfer do, of which there are no
+        fewer, or no further from them than a piece is long."""
+        if self.array == other.array:
+            return True
+        if self.source is None or other.source is None or self.source.array is not other.source.array:
+            return False
+        near: Amount = self.seen(sizes) <= other.seen(sizes)
+        for own, others in zip(self.source.places, other.source.places, strict=True):
+            alike = own[0] == others[0] and abs(own[1] - others[1]) <= self._reach(own[0])
+            within = bool(others[0]) & self._takes_all(own[0], sizes) & other._takes_all(others[0], sizes)
+            near = near & (alike | within)
+        return near
+
+    def _reach(self, terms: Terms) -> Amount:
+        return sum(abs(factor) * self.taken[axis] for axis, factor in terms)
+
+    def _takes_all(self, terms: Terms, sizes: Mapping[str, int]) -> Amount:
+        whole: Amount = True
+        for axis, _ in terms:
+            whole = whole & (self.taken[axis] >= sizes[axis])
+        return whole
 
     def values(self, sizes: Mapping[str, int]) -> Amount:
         if self.fed is not None:

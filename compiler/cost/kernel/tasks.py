@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from treadle.compiler.amounts import Amount
-from treadle.compiler.cost.kernel.blocks import Window
+from treadle.compiler.cost.kernel.blocks import Source, Window
 from treadle.compiler.cost.kernel.issue import Product, issued_by_copy, issued_by_product, issued_by_reduction
 from treadle.compiler.cost.kernel.plan import Tile
 from treadle.compiler.cost.kernel.spread import Spread
@@ -44,6 +44,8 @@ class Crossing:
     """Whether the lanes of a producer copy it, where warpgroups multiply it."""
     added: int = 0
     """Over how many elements of another array it is added up; 0 for what is not."""
+    source: Source | None = field(default=None, compare=False)
+    """Where what is loaded lies, if that is known."""
 
 
 Done: TypeAlias = Labour | Product | ReduceOp | Crossing

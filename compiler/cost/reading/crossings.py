@@ -12,6 +12,7 @@ from treadle.compiler.cost.kernel.blocks import (
     entries_added,
     entries_of,
     places_added,
+    source_of,
     windows_of,
 )
 from treadle.compiler.cost.kernel.boxes import comes_by_lanes, comes_in_boxes
@@ -48,6 +49,7 @@ class Crossings:
                 near=order_in_memory(value),
                 spared=self._spared_by(value, stream),
                 by_lanes=comes_by_lanes(value, value),
+                source=source_of(value),
             )
             for i, (value, times) in enumerate(self.at.use.inputs.items())
             for stream in self.at.use.fed_in.get(value, (None,) * times)

@@ -17,6 +17,7 @@ from treadle.compiler.cost.kernel.blocks import (
     entries_of,
     may_leave,
     places_added,
+    source_of,
     windows_of,
 )
 from treadle.compiler.cost.kernel.boxes import comes_by_lanes, comes_in_boxes
@@ -323,6 +324,8 @@ class Walk:
             windows=() if saves else windows_of(array),
             near=tuple((axis, taken[axis]) for axis in order_in_memory(array)),
             added=added,
+            source=None if saves else source_of(array),
+            taken=taken,
         )
         self.transfers.append(found)
         for each in entries:

@@ -98,7 +98,7 @@ def with_least(
     of_cluster = cached_memory(near, prod(links[1].at_a_time.values()))
     once = compulsory_bytes(plan, sizes)
     least = [max(once, int(bound.at(memory, sizes))) for memory in (of_chip, of_cluster)]
-    if reads_again(plan) or loaded_bytes(plan, sizes) <= of_chip:
+    if reads_again(plan, sizes) or loaded_bytes(plan, sizes) <= of_chip:
         least[0] = once
     bounded = (replace(link, least_bytes=count) for link, count in zip(links[:2], least, strict=True))
     return (*bounded, *links[2:])

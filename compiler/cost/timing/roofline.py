@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil, prod
 
-from treadle.compiler.cost.kernel.plan import Pieces, Plan, Work
+from treadle.compiler.cost.kernel.plan import Pieces, Plan, Transfer, Work
 from treadle.compiler.machines import Machine
 
 
@@ -47,10 +47,14 @@ def loaded_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
 
 
 def _bytes_once(plan: Plan, sizes: Mapping[str, int]) -> dict[tuple[str, bool], int]:
-    """By array, and whether it is saved."""
-    arrays = {(each.array, each.saves): each.width * int(each.whole(sizes)) for each in plan.transfers}
-    crossing: dict[tuple[str, bool], int] = dict.fromkeys(arrays, 0)
+    """By array, and whether it is saved. What lies in an array that is loaded, too, is no array of its own."""
+    own = list[Transfer]()
     for each in plan.transfers:
+        if each.saves or not any(each.array != one.array and each.lies_near(one, sizes) for one in own):
+            own.append(each)
+    arrays = {(each.array, each.saves): each.width * int(each.whole(sizes)) for each in own}
+    crossing: dict[tuple[str, bool], int] = dict.fromkeys(arrays, 0)
+    for each in own:
         crossing[each.array, each.saves] += each.width * int(each.elements(sizes))
     return {array: min(whole, crossing[array]) for array, whole in arrays.items()}
 

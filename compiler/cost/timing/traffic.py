@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
 from treadle.compiler.cost.kernel.plan import Pieces, Plan, Transfer
 from treadle.compiler.cost.timing.turns import together
 from treadle.compiler.machines import Machine
@@ -35,9 +35,9 @@ def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: 
     at_a_time = together(plan, machine, sizes, slots, turns)
     capacity = machine.levels["l2"].capacity
     crossings = list(_crossings(plan.transfers))
-    again = _again(crossings)
+    again = _again(crossings, sizes)
     costs = [_ways(parts[0], capacity) * _fetched(parts, sizes, at_a_time, capacity) for parts in crossings]
-    if any(again):
+    if any(map(is_any, again)):
         blocks = most(plan.blocks(sizes), 1)
         since = _read_by(crossings, sizes, least(slots, blocks) / blocks)
         stays = choice(_read_by(crossings, sizes, 1) <= capacity, 1.0, np.exp(-since / capacity))
@@ -72,9 +72,9 @@ def crossing_bytes(plan: Plan, sizes: Mapping[str, int]) -> Amount:
     return sum(each.sector_bytes(sizes) * (2 if each.added else 1) for each in plan.transfers)
 
 
-def reads_again(plan: Plan) -> bool:
+def reads_again(plan: Plan, sizes: Mapping[str, int]) -> bool:
     """Whether a block loads an array more than once, so that L2 may give it what it loaded before."""
-    return any(_again(_crossings(plan.transfers)))
+    return any(map(is_any, _again(_crossings(plan.transfers), sizes)))
 
 
 def _crossings(transfers: Iterable[Transfer]) -> Iterable[list[Transfer]]:
@@ -92,13 +92,15 @@ def _crossings(transfers: Iterable[Transfer]) -> Iterable[list[Transfer]]:
     return found.values()
 
 
-def _again(crossings: Iterable[list[Transfer]]) -> list[bool]:
-    """Of each crossing, whether the array was loaded by an earlier one."""
-    seen: set[str] = set()
-    found: list[bool] = []
+def _again(crossings: Iterable[list[Transfer]], sizes: Mapping[str, int]) -> list[Amount]:
+    """Of each crossing, whether an earlier one loaded the array, or what lies there, too."""
+    seen, found = list[Transfer](), list[Amount]()
     for first, *_ in crossings:
-        found.append(not first.saves and first.array in seen)
-        seen |= set() if first.saves else {first.array}
+        again: Amount = False
+        for earlier in () if first.saves else seen:
+            again = again | first.lies_near(earlier, sizes)
+        found.append(again)
+        seen += [] if first.saves else [first]
     return found
 
 
