@@ -55,8 +55,14 @@ def _bytes_once(plan: Plan, sizes: Mapping[str, int]) -> dict[tuple[str, bool], 
     arrays = {(each.array, each.saves): each.width * int(each.whole(sizes)) for each in own}
     crossing: dict[tuple[str, bool], int] = dict.fromkeys(arrays, 0)
     for each in own:
-        crossing[each.array, each.saves] += each.width * int(each.elements(sizes))
+        crossing[each.array, each.saves] += each.width * int(each.elements(sizes) / _alike(each, sizes))
     return {array: min(whole, crossing[array]) for array, whole in arrays.items()}
+
+
+def _alike(transfer: Transfer, sizes: Mapping[str, int]) -> float:
+    """How many groups read the same, whatever conditions leave."""
+    telling = set[str]() if transfer.fed is None else {pieces.axis for pieces in transfer.fed.around}
+    return max(prod(pieces.count(sizes) for pieces in transfer.again if pieces.axis not in telling), 1)
 
 
 def tile_use(plan: Plan, sizes: Mapping[str, int]) -> float:
