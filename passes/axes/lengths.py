@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 
-from treadle.dialects.diagram.array import LARGEST_SIZE
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE
+
+
+def stated_length(axis: str, sizes: Mapping[str, int], stated: Mapping[str, int]) -> int:
+    """That of its type, or else what the program states (DYNAMIC where it states none)."""
+    return sizes[axis] if sizes[axis] != DYNAMIC else stated.get(axis, DYNAMIC)
 
 
 def too_many(lengths: Iterable[int]) -> str | None:
@@ -17,4 +22,4 @@ def too_many(lengths: Iterable[int]) -> str | None:
     return f"they have {elements} elements together: an axis has at most {LARGEST_SIZE}"
 
 
-__all__ = ["too_many"]
+__all__ = ["stated_length", "too_many"]

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import CastOp, CollapseOp, ContractOp, ExpandOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, sizes_of
 from treadle.passes._functions import derived_hint, label, note, stated_sizes
-from treadle.passes.axes.lengths import too_many
+from treadle.passes.axes.lengths import stated_length, too_many
 from treadle.passes.axes.merge import LAW, merged, name_of
 
 Group = tuple[str, ...]
@@ -84,8 +84,8 @@ def _free_groups(op: ContractOp, side: int, stated: Mapping[str, int]) -> list[G
             groups[-1].append(axis)
         else:
             groups.append([axis])
-    sizes = {axis: stated.get(axis, size) for axis, size in sizes_of(factor.type).items()}
-    return [tuple(each) for each in groups if _may_be_one([sizes[axis] for axis in each])]
+    sizes = sizes_of(factor.type)
+    return [tuple(each) for each in groups if _may_be_one([stated_length(axis, sizes, stated) for axis in each])]
 
 
 def _may_be_one(sizes: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.passes._functions import derived_hint, erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import join
-from treadle.passes.axes.lengths import too_many
+from treadle.passes.axes.lengths import stated_length, too_many
 from treadle.passes.axes.merge import merged, name_of
 from treadle.passes.expressions.scalars import Leaf, build_map
 from treadle.passes.products.depths import summed
@@ -108,8 +108,8 @@ def _is_next(factor: SSAValue, first: str, second: str) -> bool:
 
 def _may_be_one(factors: Sequence[SSAValue], runs: Sequence[Sequence[str]], likely: Mapping[str, int]) -> bool:
     """Whether each of these would be no axis longer than there may be, at the sizes that the program states, too."""
-    sizes = {axis: likely.get(axis, size) for axis, size in sizes_of(factors[0].type).items()}
-    return all(too_many(sizes[axis] for axis in run) is None for run in runs)
+    sizes = sizes_of(factors[0].type)
+    return all(too_many(stated_length(axis, sizes, likely) for axis in run) is None for run in runs)
 
 
 def copy_operands(function: func.FuncOp, copying: Copying, rewrite: str, why: str) -> None:

@@ -15,7 +15,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.passes._functions import erase_unused, label, note, replace, stated_sizes
 from treadle.passes.axes.joins import inner_of, join
-from treadle.passes.axes.lengths import too_many
+from treadle.passes.axes.lengths import stated_length, too_many
 from treadle.passes.products.kept import LAW as KEPT
 from treadle.passes.products.kept import KeptProduct, axes_of_condition, conditions_on, has_both_ends, kept_product
 from treadle.passes.products.pieces import Pieces
@@ -84,7 +84,7 @@ def _depth_of(op: Operation, likely: Mapping[str, int]) -> Depth | None:
         return None  # every group would search for what it is fed
     if pieces[inner] == sizes[inner] and product is op:
         return None  # a group holds it whole as it is
-    if too_many([likely.get(outer, sizes[outer]), sizes[inner] // pieces[inner]]) is not None:
+    if too_many([stated_length(outer, sizes, likely), sizes[inner] // pieces[inner]]) is not None:
         return None
     if sizes[outer] == DYNAMIC and not any(_has_both(factor, {outer, inner}) for factor in (product.lhs, product.rhs)):
         return None  # nothing would tell how many pieces there are
