@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -202,17 +203,25 @@ _CHOSEN: dict[tuple[Structure, int], tuple[Machine, Choice]] = {}
 
 
 def _choose(kernel: KernelOp, schedule: ScheduleAttr, machine: Machine) -> Choice:
+    return min(_of_ways(choose, kernel, schedule, machine), key=lambda choice: merit(choice.estimate))
+
+
+_Found = TypeVar("_Found")
+
+
+def _of_ways(ask: Callable[..., _Found], kernel: KernelOp, schedule: ScheduleAttr, machine: Machine) -> list[_Found]:
+    """What the cost model says of each way to take a kernel for which some sizes fit (Refusal where there is none)."""
     _check_whole(kernel, schedule)
-    found, problems = list[Choice](), list[TreadleError]()
+    found, problems = list[_Found](), list[TreadleError]()
     for way in _ways(kernel, schedule):
         sketch = sketch_of(kernel, way)
         try:
-            found.append(choose(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), *_stated(way)))
+            found.append(ask(sketch, machine, likely_sizes(sketch.sizes, _function_of(kernel)), *_stated(way)))
         except TreadleError as error:
             problems.append(error)
     if not found:
         raise Refusal(kernel, problems[0].message) from problems[0]
-    return min(found, key=lambda choice: merit(choice.estimate))
+    return found
 
 
 def _ways(kernel: KernelOp, schedule: ScheduleAttr) -> list[ScheduleAttr]:
@@ -231,17 +240,7 @@ def nearest_for(kernel: KernelOp, machine: Machine, count: int) -> list[tuple[di
     schedule = kernel.schedule
     if schedule is None:
         return []
-    _check_whole(kernel, schedule)
-    found, problems = list[list[tuple[dict[str, int], float]]](), list[TreadleError]()
-    for way in _ways(kernel, schedule):
-        sketch = sketch_of(kernel, way)
-        try:
-            sizes = likely_sizes(sketch.sizes, _function_of(kernel))
-            found.append(nearest(sketch, machine, sizes, *_stated(way), count))
-        except TreadleError as error:
-            problems.append(error)
-    if not found:
-        raise Refusal(kernel, problems[0].message) from problems[0]
+    found = _of_ways(partial(nearest, count=count), kernel, schedule, machine)
     (first, *rest), *others = sorted(found, key=lambda each: each[0][1])
     return [first, *sorted([*rest, *(each for other in others for each in other)], key=lambda each: each[1])][:count]
 
