@@ -167,14 +167,14 @@ def erase_dead(block: Block) -> None:
     for op in reversed(list(block.ops)):
         if not isinstance(op, DiagramOperation) or not op.has_trait(Pure) or any(result.uses for result in op.results):
             continue
-        if _gives_a_size(op):
+        if gives_a_size(op):
             _read_argument(op)
         else:
             op.detach()
             op.erase()
 
 
-def _gives_a_size(op: Operation) -> bool:
+def gives_a_size(op: Operation | Block) -> bool:
     """Whether it reads along a symbolic axis that no argument has, and another operation has."""
     if not isinstance(op, ReadOp) or op.parent is None:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, func, memref
@@ -222,8 +222,16 @@ class HostLowering:
         sizes = sizes_of(op.result.type)
         for axis in op.by_factor():
             if sizes[axis] == DYNAMIC and axis not in self.sizes:
-                self.sizes[axis] = fitting_size(op, axis, self.sizes.__contains__, self._size, emit)
+                teller = self._teller(op, axis)
+                self.sizes[axis] = fitting_size(teller, axis, self.sizes.__contains__, self._size, emit)
         Rewriter.insert_op(new, place)
+
+    def _teller(self, op: ReadOp, axis: str) -> ReadOp:
+        """The read that tells the size of an axis of a read: itself, or else the first behind it that does."""
+        if op.limits_of(axis):
+            return op
+        reads = (each for each in _behind(op) if isinstance(each, ReadOp) and axis in axes_of(each.result.type))
+        return next((each for each in reads if each.limits_of(axis) and self._is_known(each.operand.type)), op)
 
     def _regroup(self, op: Regrouping) -> None:
         """A view of a buffer, or of a copy of it without gaps."""
@@ -376,6 +384,12 @@ def lower_kernel(
 
 NOT_COUNTED = 32
 """Registers of a thread that the model may miss where there are products."""
+
+
+def _behind(op: Operation) -> Iterator[Operation]:
+    while (op_behind := op.next_op) is not None:
+        yield op_behind
+        op = op_behind
 
 
 MANY_BLOCKS = 4

@@ -193,14 +193,25 @@ class ReadOp(PlacedOperation):
 
     def blocks_along(self, axis: str) -> list[tuple[str, int]]:
         """The axes over all of which an axis of the result goes block by block, and how many positions a block has: of
-        the operand, whose blocks have these positions along another axis, and of arrays of entries, one for each."""
-        return self._whole_along(axis) or self._entries_along(axis)
+        the operand, whose blocks have these positions along another axis, and of arrays of entries, one for each; if
+        there are neither, of the operand, of which each is read at so many positions."""
+        return self._whole_along(axis) or self._entries_along(axis) or self._again_along(axis)
 
     def _whole_along(self, axis: str) -> list[tuple[str, int]]:
         """The axis of the operand that says which blocks there are, where another one holds all positions of each."""
         sizes, forms = sizes_of(self.operand.type), self.forms
         whole = [size for along, size in sizes.items() if size > 1 and forms[along] == remainder(axis, size)]
         return [(along, size) for along in forms for size in whole if forms[along] == Linear({quotient(axis, size): 1})]
+
+    def _again_along(self, axis: str) -> list[tuple[str, int]]:
+        """The axis of the operand that is read at quotients of an axis that nothing else of this read speaks of."""
+        forms = {along: form for along, form in self.forms.items() if axis in axes_of_forms([form])}
+        return [
+            (along, divisor_in(term))
+            for along, form in forms.items()
+            for term in form.terms
+            if len(forms) == 1 and form == Linear({term: 1}) and term == quotient(axis, divisor_in(term)) != axis
+        ]
 
     def _entries_along(self, axis: str) -> list[tuple[str, int]]:
         found = [

@@ -17,7 +17,7 @@ from treadle.dialects.diagram.condition import (
     forms_of,
     terms_of,
 )
-from treadle.dialects.diagram.linear import times
+from treadle.dialects.diagram.linear import Divided, Quotient, quotient_of, remainder_of, times
 
 
 def parts_of(condition: Condition) -> Iterator[Condition]:
@@ -84,4 +84,24 @@ def inputs_of(condition: Condition) -> dict[SSAValue, str]:
     return names
 
 
-__all__ = ["inputs_of", "parts_of", "spelled"]
+def at_places(condition: Condition, places: Mapping[str, Linear]) -> Condition:
+    """What a condition says where positions along some axes are these. Its inputs stay what they are."""
+    if isinstance(condition, AtLeastZero):
+        return AtLeastZero(_form_at(condition.form, places))
+    parts = tuple(at_places(part, places) for part in condition.parts)
+    return Both(parts) if isinstance(condition, Both) else Either(parts)
+
+
+def _form_at(form: Linear, places: Mapping[str, Linear]) -> Linear:
+    found = Linear({}, form.constant)
+    for term, factor in form.terms.items():
+        if isinstance(term, Divided):
+            divide = quotient_of if isinstance(term, Quotient) else remainder_of
+            found = found.plus(divide(_form_at(term.form, places), term.divisor), factor)
+        else:
+            place = places.get(term) if isinstance(term, str) else None
+            found = found.plus(place or Linear({term: 1}), factor)
+    return found
+
+
+__all__ = ["at_places", "inputs_of", "parts_of", "spelled"]

@@ -16,9 +16,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, terms_of
-from treadle.dialects.diagram.linear import ONE, Atom, Divided, Quotient, quotient_of, remainder_of
+from treadle.dialects.diagram.linear import ONE, Atom, quotient_of
 from treadle.passes.conditions.found import EndsWriter
 from treadle.passes.conditions.sought import searches_of
+from treadle.passes.expressions.conditions import at_places
 
 LAW = "what is absent of a product is absent of a factor that has the axes of the condition"
 
@@ -118,21 +119,7 @@ def along_pieces(condition: Condition, axis: str, whole: str, count: int) -> Con
         return AtLeastZero(Linear({whole: 1}).plus(rest, count))
     if axis not in rest.atoms and factor == -1:
         return AtLeastZero(Linear({whole: -1}).plus(rest, count).plus(ONE, count - 1))
-    return AtLeastZero(_replaced(form, axis, whole, count))
-
-
-def _replaced(form: Linear, axis: str, whole: str, count: int) -> Linear:
-    found = Linear({}, form.constant)
-    for term, factor in form.terms.items():
-        if isinstance(term, Divided):
-            inner = _replaced(term.form, axis, whole, count)
-            divide = quotient_of if isinstance(term, Quotient) else remainder_of
-            found = found.plus(divide(inner, term.divisor), factor)
-        elif term == axis:
-            found = found.plus(quotient_of(Linear({whole: 1}), count), factor)
-        else:
-            found = found.plus(Linear({term: 1}), factor)
-    return found
+    return at_places(condition, {axis: quotient_of(Linear({whole: 1}), count)})
 
 
 __all__ = [

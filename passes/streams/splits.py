@@ -36,7 +36,7 @@ from treadle.dialects.diagram.condition import Term, parsed, read_linear, spelle
 from treadle.dialects.diagram.padding import scattered_read
 from treadle.dialects.diagram.place import composed, divisors_in
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._functions import erase_dead, erase_unused, label, replace
+from treadle.passes._functions import erase_dead, erase_unused, gives_a_size, label, replace
 from treadle.passes.expressions.reductions import combine, is_neutral, kind_of, operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
     Constant,
@@ -142,7 +142,7 @@ def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) ->
     given = list(kernel.inputs)
     reads = sorted(parts.reads, key=lambda read: read.is_padded)  # which has no sizes to give
     replace(kernel, [*reads, parts.made, *merge.extents.values(), merging], *merging.outputs)
-    erase_unused(given)
+    erase_unused(value for value in given if not gives_a_size(value.owner))
     return parts.made, merging
 
 

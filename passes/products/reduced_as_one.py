@@ -1,0 +1,108 @@
+"""One axis in the place of two that are reduced together, in all that is made with both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects.diagram import CollapseOp, ReadOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.condition import Linear, quotient, quotient_of, remainder, remainder_of, resolved, spelled
+from treadle.passes._functions import derived_hint, erase_unused, note, replace
+from treadle.passes._parts import Reducing
+from treadle.passes.axes.merge import name_of
+from treadle.passes.expressions.conditions import at_places, inputs_of
+from treadle.passes.expressions.conditions import spelled as spelled_condition
+from treadle.passes.products.reduced import Reduced, along, lies_within
+
+LAW = "a reduction over two axes is one over the axis that they are"
+
+
+def reduce_as_one(function: func.FuncOp, each: Reduced, rewrite: str, why: str) -> None:
+    """Give what is made with two axes one axis in their place."""
+    whole = name_of(each.axes, function.body.block)
+    before = [operand for op in each.steps for operand in op.operands]
+    making = _Making(each, whole)
+    for op in each.steps:
+        making.make(op)
+    erase_unused(before)
+    note(function, rewrite, f"[{', '.join(each.axes)}] as {whole}", LAW, why)
+
+
+@dataclass
+class _Making:
+    each: Reduced
+    whole: str
+    made: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def make(self, op: Operation) -> None:
+        """Make what an operation gives with the one axis, right before it, or in its place if it reduces that."""
+        new = self._kept(op) if isinstance(op, WhereOp) else self._copied(op)
+        if isinstance(new, Reducing) and self.each.outer in new.over_axes:
+            over = [axis for axis in new.over_axes if axis != self.each.inner]
+            over[over.index(self.each.outer)] = self.whole
+            new.properties["over"] = ArrayAttr(StringAttr(axis) for axis in over)
+            replace(op, [new], new.results[0])
+            return
+        new.results[0].name_hint = derived_hint(op.results[0], "flat")
+        self.made[op.results[0]] = self._put(new, op)
+
+    def _copied(self, op: Operation) -> Operation:
+        new = op.clone({operand: self._given(operand, op) for operand in op.operands})
+        if along(op.results[0], self.each.axes):
+            Rewriter.replace_value_with_new_type(new.results[0], self._type(op.results[0].type))
+        return new
+
+    def _kept(self, op: WhereOp) -> WhereOp:
+        given = {value: self._given(value, op) for value in (op.operand, *op.inputs)}
+        position, size = Linear({self.whole: 1}), self.each.size
+        places = {self.each.outer: quotient_of(position, size), self.each.inner: remainder_of(position, size)}
+        holds = resolved(at_places(op.holds, places), lambda term: given.get(term) if isinstance(term, SSAValue) else None)
+        names = inputs_of(holds)
+        inputs = {names[value]: value for value in names}
+        return WhereOp(given[op.operand], spelled_condition(holds, names), inputs)
+
+    def _given(self, value: SSAValue, op: Operation) -> SSAValue:
+        """What an operation is given in the place of an array."""
+        if not along(value, self.each.axes):
+            return value
+        if value not in self.made:
+            view = self._flat(value) if lies_within(value, self.each.axes) else self._read(value)
+            view.results[0].name_hint = derived_hint(value, self.whole)
+            self.made[value] = self._put(view, op)
+        return self.made[value]
+
+    def _flat(self, value: SSAValue) -> Operation:
+        return CollapseOp(value, self.each.axes, self.whole, self._type(value.type))
+
+    def _read(self, value: SSAValue) -> Operation:
+        size = self.each.size
+        places = {self.each.outer: Linear({quotient(self.whole, size): 1}), self.each.inner: remainder(self.whole, size)}
+        forms = [places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)]
+        return ReadOp(value, ", ".join(map(spelled, forms)), self._type(value.type), padded=True)
+
+    def _put(self, op: Operation, before: Operation) -> SSAValue:
+        op.location = before.location
+        Rewriter.insert_op(op, InsertPoint.before(before))
+        return op.results[0]
+
+    def _type(self, type: Attribute) -> Attribute:
+        """Of an array that has the one axis where the first of both was."""
+        length = DYNAMIC if self._outer_size == DYNAMIC else self._outer_size * self.each.size
+        found = dict[str, int]()
+        for axis, size in sizes_of(type).items():
+            found |= {self.whole: length} if axis in self.each.axes else {axis: size}
+        return array_type(format_of(type), found)
+
+    @property
+    def _outer_size(self) -> int:
+        values: Sequence[SSAValue] = self.each.given
+        return next(sizes[self.each.outer] for value in values if self.each.outer in (sizes := sizes_of(value.type)))
+
+
+__all__ = ["LAW", "reduce_as_one"]
