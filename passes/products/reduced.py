@@ -87,8 +87,7 @@ def _reduced(block: Block, pair: Pair, likely: Mapping[str, int]) -> Reduced | N
     if not products or size <= 0 or too_many(stated_length(axis, sizes, likely) for axis in pair) is not None:
         return None
     each = Reduced(*pair, size, tuple(steps))
-    lacking = [value for value in each.given if value not in each.in_order]
-    if not lacking or any(absences(value) for value in each.given):
+    if any(absences(value) for value in each.given):
         return None
     if not all(_multiplies_matrices(op, pair) for op in products):
         return None

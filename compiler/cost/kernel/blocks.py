@@ -12,9 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
-from treadle.dialects.diagram.condition import Linear, modulus_in
+from treadle.dialects.diagram.condition import Linear, axis_in, divisor_in, modulus_in
 from treadle.dialects.diagram.padding import Scattered, padding_of, scatter_of, scattered_read, scattered_sum
-from treadle.dialects.diagram.place import axes_of_forms, divisors_in
+from treadle.dialects.diagram.place import axes_of_forms, divisors_in, is_scattered
 from treadle.dialects.diagram.read import ReadOp
 from treadle.dialects.hierarchy import given_for
 
@@ -41,23 +41,56 @@ def blocks_of(argument: SSAValue) -> Mapping[str, int]:
     return _blocks(op.forms)
 
 
-Window: TypeAlias = tuple[tuple[str, int], ...]
-"""Axes that together step along one axis of an array, each with the length of its step."""
+@dataclass(frozen=True)
+class Step:
+    """By how much a position moves with each one along an axis, or with each quotient or remainder of it."""
+
+    axis: str
+    by: int
+    divisor: int = 1
+    modulus: int = 0
+
+
+Window: TypeAlias = tuple[Step, ...]
+"""What moves along one axis of an array together."""
 
 
 def windows_of(argument: SSAValue) -> tuple[Window, ...]:
     """The axes of a view that step along one axis of its array together, so that elements may lie in several places:
-    those of windows, `t + k`."""
+    those of windows, `t + k`, and of parts of axes that are one, `8 * row + t // 16`; and those that no position asks
+    for, along which elements are read again."""
     given = given_for(argument)
     read = given.owner if given is not None else None
-    if not isinstance(read, ReadOp) or read.is_scattered or divisors_in(read.place.forms):
+    if given is None or not isinstance(read, ReadOp):
+        return ()
+    if read.is_scattered:
+        return _scattered_windows(given)
+    if divisors_in(read.place.forms):
         return ()
     found = [form.terms for form in read.place.forms if len(form.terms) > 1]
     named = [axis for terms in found for axis in terms]
     alone = [axis for form in read.place.forms if len(form.terms) == 1 for axis in form.terms]
     if len({*named}) < len(named) or not {*named}.isdisjoint(alone):  # a diagonal
         return ()
-    return tuple(tuple((str(axis), factor) for axis, factor in terms.items()) for terms in found)
+    return tuple(tuple(Step(str(axis), factor) for axis, factor in terms.items()) for terms in found)
+
+
+def _scattered_windows(given: SSAValue) -> tuple[Window, ...]:
+    op = scattered_read(given)
+    if op is None or op.entries:
+        return ()
+    asked = {*axes_of_forms(op.forms)}
+    again = [(Step(axis, 0),) for axis in sizes_of(given.type) if axis not in asked]
+    moving = [form.terms for form in op.forms if len(form.terms) > 1 or divisors_in([form]) or is_scattered([form])]
+    if not {*axes_of_forms([form for form in op.forms if form.terms not in moving])}.isdisjoint(
+        axis_in(term) for terms in moving for term in terms
+    ):
+        return ()
+    windows = [
+        tuple(Step(axis_in(term), factor, divisor_in(term), modulus_in(term)) for term, factor in terms.items())
+        for terms in moving
+    ]
+    return (*windows, *again)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from math import prod
 from typing import Protocol, TypeAlias
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_many, least, most
-from treadle.compiler.cost.kernel.blocks import Source, Window
+from treadle.compiler.cost.kernel.blocks import Source, Step, Window
 from treadle.compiler.cost.kernel.neighbours import sector_share
 
 
@@ -155,8 +155,11 @@ class Transfer:
         """The elements of its array; of one in windows, those that lie in any; of one that is added to, those."""
         if self.added:
             return least(self.seen(sizes), self.added)
-        within = {axis for window in self.windows for axis, _ in window}
-        return self._seen(sizes, within) * prod(_covered(window, sizes) for window in self.windows)
+        if not self.windows:
+            return self.seen(sizes)
+        within = {step.axis for window in self.windows for step in window}
+        covered = self._seen(sizes, within) * prod(_covered(window, sizes) for window in self.windows)
+        return least(self.seen(sizes), covered)
 
     def seen(self, sizes: Mapping[str, int]) -> Amount:
         """The elements of its array, those in several windows as often."""
@@ -185,9 +188,14 @@ class Transfer:
 
 def _covered(window: Window, sizes: Mapping[str, int]) -> Amount:
     """How many elements of an axis lie in windows along it."""
-    every = prod(sizes[axis] for axis, _ in window)
-    reach = 1 + sum(abs(step) * (sizes[axis] - 1) for axis, step in window)
-    return least(every, most(reach, 0))
+    counts = [_count(step, sizes) for step in window]
+    reach = 1 + sum(abs(step.by) * (count - 1) for step, count in zip(window, counts, strict=True))
+    return least(prod(counts), most(reach, 0))
+
+
+def _count(step: Step, sizes: Mapping[str, int]) -> Amount:
+    """How many positions there are along an axis, or quotients or remainders of them."""
+    return least(sizes[step.axis], step.modulus) if step.modulus else ceil_div(sizes[step.axis], step.divisor)
 
 
 @dataclass(frozen=True)
