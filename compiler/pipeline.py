@@ -103,6 +103,8 @@ def _in_order(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-compose-maps"),
         # once maps are composed, which choose halves; before axes are one, as are then those of what is swapped
         _step("diagram-raise-swaps"),
+        # once maps are composed; before axes are one, which would be fed whole rows of the inner one
+        _step("diagram-tile-windows"),
         # once maps are composed, of which some lack an axis; before products are looked at, which then sum one axis
         _step("diagram-merge-reduced-axes"),
         # once maps are composed, which are what kernels will compute; before axes are one, which then lie side by side

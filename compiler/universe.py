@@ -45,6 +45,7 @@ PASSES: dict[str, str] = {
     "diagram-split-depths": "treadle.passes.diagram_split_depths:DiagramSplitDepthsPass",
     "diagram-distribute-products": "treadle.passes.diagram_distribute_products:DiagramDistributeProductsPass",
     "diagram-copy-operands": "treadle.passes.diagram_copy_operands:DiagramCopyOperandsPass",
+    "diagram-tile-windows": "treadle.passes.diagram_tile_windows:DiagramTileWindowsPass",
     "diagram-merge-reduced-axes": "treadle.passes.diagram_merge_reduced_axes:DiagramMergeReducedAxesPass",
     "diagram-merge-depths": "treadle.passes.diagram_merge_depths:DiagramMergeDepthsPass",
     "diagram-repeat-operands": "treadle.passes.diagram_repeat_operands:DiagramRepeatOperandsPass",

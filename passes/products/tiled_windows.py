@@ -1,0 +1,215 @@
+"""Rows in tiles, each with all that its windows reach: what is made of both has axes of tiles, of the rows of one, and
+of what lies near it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from math import prod
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.condition import (
+    AtLeastZero,
+    Both,
+    Linear,
+    quotient,
+    quotient_of,
+    remainder,
+    remainder_of,
+    resolved,
+    spelled,
+)
+from treadle.dialects.diagram.linear import ONE
+from treadle.dialects.diagram.place import axes_of_forms, composed
+from treadle.passes._functions import derived_hint, erase_unused, note
+from treadle.passes.expressions.conditions import at_places, inputs_of
+from treadle.passes.expressions.conditions import spelled as spelled_condition
+from treadle.passes.products.windows import Windows
+
+_Divide = Callable[[str, int], Linear]
+
+LAW = "rows in tiles, each with all that its windows reach"
+
+
+def tile_windows(function: func.FuncOp, found: Windows, rewrite: str, why: str) -> None:
+    """Make what is reduced in windows tile by tile, and what is made of that element by element, which is then read
+    where its rows lie."""
+    tiling = _Tiling(function, found)
+    members = list(tiling.members())
+    before = [operand for op in members for operand in op.operands]
+    for op in members:
+        tiling.make(op)
+    tiling.leave(members)
+    erase_unused([*(result for op in members for result in op.results), *before])
+    tile = ", ".join(f"{size} of {row}" for row, size in found.tile.items())
+    note(function, rewrite, f"[{', '.join(found.axes)}] near tiles of {tile}", LAW, why)
+
+
+@dataclass
+class _Tiling:
+    function: func.FuncOp
+    found: Windows
+    made: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def members(self) -> list[Operation]:
+        """What has both axes, or reduces them, and what maps make of that, in program order."""
+        members = {*self.found.reduced.steps}
+        for op in self.function.body.block.ops:
+            if isinstance(op, MapOp | CastOp) and any(operand.owner in members for operand in op.operands):
+                members.add(op)
+        return [op for op in self.function.body.block.ops if op in members]
+
+    def make(self, op: Operation) -> None:
+        """Make what an operation gives in tiles, right before it."""
+        new = self._kept(op) if isinstance(op, WhereOp) else self._copied(op)
+        if isinstance(new, ContractOp | ReduceOp):
+            over = [self.near if axis == self.found.axes[0] else axis for axis in new.over_axes]
+            left = [axis for axis in over if axis != self.found.axes[1]]
+            new.properties["over"] = ArrayAttr(StringAttr(axis) for axis in left)
+        new.results[0].name_hint = derived_hint(op.results[0], "tiles")
+        self.made[op.results[0]] = self._put(new, op)
+
+    def leave(self, members: list[Operation]) -> None:
+        """Let everything else read what is made in tiles where its rows lie."""
+        for op in members:
+            (value,) = op.results
+            others = [use for use in value.uses if use.operation not in members]
+            if others:
+                last = self.made[value].owner
+                assert isinstance(last, Operation)
+                read = ReadOp(last.results[0], self._place_of_rows(last.results[0]), value.type, padded=True)
+                read.location = op.location
+                Rewriter.insert_op(read, InsertPoint.after(last))
+                read.result.name_hint = value.name_hint
+                for use in others:
+                    use.operation.operands[use.index] = read.result
+
+    # -- axes ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Of the axes of tiles, one for each axis of rows, of the rows of a tile, and of what lies near it."""
+        rows, block = self.found.rows, self.function.body.block
+        values = [*block.args, *(result for op in block.ops for result in op.results)]
+        taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
+        wanted = [*(f"{row}_tile" for row in rows), f"{'_'.join(rows)}_within", f"{'_'.join(self.found.axes)}_near"]
+        return [next(name for more in count() if (name := base + "_" * more) not in taken) for base in wanted]
+
+    @cached_property
+    def tiles(self) -> dict[str, str]:
+        return dict(zip(self.found.rows, self._names, strict=False))
+
+    @property
+    def within(self) -> str:
+        return self._names[-2]
+
+    @property
+    def near(self) -> str:
+        return self._names[-1]
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        lengths = {each.row: each.rows for each in self.found.reaches}
+        tiles = {self.tiles[row]: -(-lengths[row] // size) for row, size in self.found.tile.items()}
+        return {**tiles, self.within: self.found.tile_rows, self.near: prod(self.found.lengths())}
+
+    def _positions(self, quotient_in: _Divide, remainder_in: _Divide) -> dict[str, Linear]:
+        """Where rows and what lies near them stand, by the axes of tiles."""
+        rows, inner = self.found.rows, self.found.lengths()[1]
+        within = {rows[0]: Linear({self.within: 1})}
+        if len(rows) == 2:
+            size = self.found.tile[rows[1]]
+            within = {rows[0]: quotient_in(self.within, size), rows[1]: remainder_in(self.within, size)}
+        first = {row: Linear({self.tiles[row]: size}) for row, size in self.found.tile.items()}
+        places = {row: first[row].plus(within[row]) for row in rows}
+        for each, near in zip(
+            self.found.reaches, (quotient_in(self.near, inner), remainder_in(self.near, inner)), strict=True
+        ):
+            places[each.key] = first[each.row].plus(near).plus(ONE, -each.before)
+        return places
+
+    @cached_property
+    def _places(self) -> dict[str, Linear]:
+        """As a read says them."""
+        return self._positions(lambda axis, size: Linear({quotient(axis, size): 1}), remainder)
+
+    def _axes(self, axes: Mapping[str, int]) -> dict[str, int]:
+        """The axes of an array in tiles, those in the place of its own ones together, and their sizes."""
+        asked = axes_of_forms([self._places[axis] for axis in axes if axis in self._places])
+        ours = {axis: size for axis, size in self._sizes.items() if axis in asked}
+        found = dict[str, int]()
+        for axis, size in axes.items():
+            found |= ours if axis in self._places else {axis: size}
+        return found
+
+    def _type(self, type: Attribute) -> Attribute:
+        return array_type(format_of(type), self._axes(sizes_of(type)))
+
+    def _place_of_rows(self, value: SSAValue) -> str:
+        """Where the row of an array lies in tiles."""
+        forms = dict[str, Linear]()
+        inside = Linear()
+        for row in self.found.rows:
+            size = self.found.tile[row]
+            forms[self.tiles[row]] = Linear({quotient(row, size): 1})
+            inside = inside.times(size).plus(remainder(row, size))
+        forms[self.within] = inside
+        return ", ".join(spelled(forms.get(axis, Linear({axis: 1}))) for axis in axes_of(value.type))
+
+    # -- operations ----------------------------------------------------------------------------------
+
+    def _copied(self, op: Operation) -> Operation:
+        new = op.clone({operand: self._given(operand, op) for operand in op.operands})
+        Rewriter.replace_value_with_new_type(new.results[0], self._type(op.results[0].type))
+        return new
+
+    def _kept(self, op: WhereOp) -> WhereOp:
+        """A condition by the axes of tiles, which holds nowhere outside of the arrays."""
+        given = {value: self._given(value, op) for value in (op.operand, *op.inputs)}
+        places = self._positions(
+            lambda axis, size: quotient_of(Linear({axis: 1}), size),
+            lambda axis, size: remainder_of(Linear({axis: 1}), size),
+        )
+        inside = [
+            AtLeastZero(form)
+            for each in self.found.reaches
+            for form in (places[each.key], Linear({}, each.keys - 1).plus(places[each.key], -1))
+        ]
+        holds = Both((at_places(op.holds, places), *inside))
+        holds = resolved(holds, lambda term: given.get(term) if isinstance(term, SSAValue) else None)
+        names = inputs_of(holds)
+        return WhereOp(given[op.operand], spelled_condition(holds, names), {names[value]: value for value in names})
+
+    def _given(self, value: SSAValue, op: Operation) -> SSAValue:
+        """What an operation is given in the place of an array."""
+        if not is_array(value.type) or {*axes_of(value.type)}.isdisjoint(self._places):
+            return value
+        if value not in self.made:
+            read = self._read(value)
+            read.result.name_hint = derived_hint(value, "tiles")
+            self.made[value] = self._put(read, op)
+        return self.made[value]
+
+    def _read(self, value: SSAValue) -> ReadOp:
+        """What is read of an array, or of what that is a view of."""
+        view = value.owner
+        type, forms = self._type(value.type), [self._places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)]
+        if isinstance(view, ReadOp):
+            forms, value = [composed(form, self._places) for form in view.place.forms], view.operand
+        return ReadOp(value, ", ".join(map(spelled, forms)), type, padded=True)
+
+    def _put(self, op: Operation, before: Operation) -> SSAValue:
+        op.location = before.location
+        Rewriter.insert_op(op, InsertPoint.before(before))
+        return op.results[0]
+
+
+__all__ = ["LAW", "tile_windows"]
