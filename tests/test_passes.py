@@ -47,6 +47,8 @@ PASSES = (
     "diagram-merge-free-axes",
     "diagram-merge-depths",
     "diagram-repeat-operands",
+    "diagram-merge-reduced-axes",
+    "diagram-tile-windows",
     "diagram-find-ranges",
     "diagram-widen-operands",
     "diagram-recompute",

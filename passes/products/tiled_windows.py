@@ -30,7 +30,7 @@ from treadle.dialects.diagram.condition import (
 from treadle.dialects.diagram.linear import ONE
 from treadle.dialects.diagram.place import axes_of_forms, composed
 from treadle.passes._functions import derived_hint, erase_unused, note
-from treadle.passes.expressions.conditions import at_places, inputs_of
+from treadle.passes.expressions.conditions import at_places, inputs_of, parts_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
 from treadle.passes.products.windows import Windows
 
@@ -183,7 +183,7 @@ class _Tiling:
             for each in self.found.reaches
             for form in (places[each.key], Linear({}, each.keys - 1).plus(places[each.key], -1))
         ]
-        holds = Both((at_places(op.holds, places), *inside))
+        holds = Both((*parts_of(at_places(op.holds, places)), *inside))
         holds = resolved(holds, lambda term: given.get(term) if isinstance(term, SSAValue) else None)
         names = inputs_of(holds)
         return WhereOp(given[op.operand], spelled_condition(holds, names), {names[value]: value for value in names})
