@@ -1,4 +1,4 @@
-"""`diagram-tile-windows`: rows in tiles, each with all that its windows along two axes reach, where that is faster."""
+"""`diagram-tile-windows`: rows in tiles, each with all that its windows reach, where that is faster."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from treadle.passes.products.windows import ROWS, Windows, windows_in
 
 @dataclass(frozen=True)
 class DiagramTileWindowsPass(WhereFaster[Windows]):
-    """Take rows in tiles, each with all that its windows reach, of what is reduced along two axes in windows, where that
-    saves time. A stream is fed a range of one axis: of an image it would be fed whole lines, of which a window has a
-    few places. So it is with neighbours in an image (neighbourhood attention, NATTEN), and with pairs of keys that are
-    both near their query (2-simplicial attention in windows).
+    """Take rows in tiles, each with all that its windows reach, where something is reduced along axes of which two are
+    in windows, and where that saves time. A stream is fed a range of one axis: of an image it would be fed whole lines,
+    of which a window has a few places. So it is with neighbours in an image or a video (neighbourhood attention), and
+    with pairs of keys that are both near their query (2-simplicial attention in windows).
 
     Before:
 
     ```
     !Q = tensor<20x16xf16, #diagram.array<[r, d]>>
-    !K = tensor<20x16xf16, #diagram.array<[x, d]>>
-    !L = tensor<20x16xf16, #diagram.array<[y, d]>>
-    !pairs = tensor<20x20x16xf16, #diagram.array<[x, y, d]>>
-    !S = tensor<20x20x20xf32, #diagram.array<[r, x, y]>>
+    !K = tensor<24x16xf16, #diagram.array<[x, d]>>
+    !L = tensor<24x16xf16, #diagram.array<[y, d]>>
+    !pairs = tensor<24x24x16xf16, #diagram.array<[x, y, d]>>
+    !S = tensor<20x24x24xf32, #diagram.array<[r, x, y]>>
     !m = tensor<20xf32, #diagram.array<[r]>>
     func.func @f(%Q: !Q, %K: !K, %L: !L) -> !m {
       %KL = diagram.map (%k = %K : !K, %l = %L : !L) -> !pairs {
@@ -41,47 +41,48 @@ class DiagramTileWindowsPass(WhereFaster[Windows]):
         diagram.yield %kl : f16
       }
       %S = diagram.contract %Q, %KL over [d] accumulate f32 : !Q, !pairs -> !S
-      %W = diagram.where %S if "x <= r and r <= x + 7 and y <= r and r <= y + 3" : !S
+      %W = diagram.where %S if "r <= x and x <= r + 2 and r <= y and y <= r + 3" : !S
       %m = diagram.reduce max %W over [x, y] : !S -> !m
       func.return %m : !m
     }
     ```
 
-    After `diagram-tile-windows{axes=x,y rows=16}`:
+    After `diagram-tile-windows{axes=x,y rows=4}`:
 
     ```
     !Q = tensor<20x16xf16, #diagram.array<[r, d]>>
-    !Q_tiles = tensor<2x16x16xf16, #diagram.array<[r_tile, r_within, d]>>
-    !K = tensor<20x16xf16, #diagram.array<[x, d]>>
-    !L = tensor<20x16xf16, #diagram.array<[y, d]>>
-    !near = tensor<2x437x16xf16, #diagram.array<[r_tile, x_y_near, d]>>
-    !S = tensor<2x16x437xf32, #diagram.array<[r_tile, r_within, x_y_near]>>
-    !m_tiles = tensor<2x16xf32, #diagram.array<[r_tile, r_within]>>
+    !tiles = tensor<5x4x16xf16, #diagram.array<[r_tile, r_in, d]>>
+    !K = tensor<24x16xf16, #diagram.array<[x, d]>>
+    !L = tensor<24x16xf16, #diagram.array<[y, d]>>
+    !near = tensor<5x42x16xf16, #diagram.array<[r_tile, x_y_in, d]>>
+    !S = tensor<5x4x42xf32, #diagram.array<[r_tile, r_in, x_y_in]>>
+    !m_tiles = tensor<5x4xf32, #diagram.array<[r_tile, r_in]>>
     !m = tensor<20xf32, #diagram.array<[r]>>
     func.func @f(%Q: !Q, %K: !K, %L: !L) -> !m {
-      %K_tiles = diagram.read %K at "16 * r_tile + x_y_near // 19 - 7, d" padded : !K -> !near
-      %L_tiles = diagram.read %L at "16 * r_tile + x_y_near % 19 - 3, d" padded : !L -> !near
+      %K_tiles = diagram.read %K at "4 * r_tile + x_y_in // 7, d" padded : !K -> !near
+      %L_tiles = diagram.read %L at "4 * r_tile + x_y_in % 7, d" padded : !L -> !near
       %KL_tiles = diagram.map (%k = %K_tiles : !near, %l = %L_tiles : !near) -> !near {
         %kl = arith.mulf %k, %l : f16
         diagram.yield %kl : f16
       }
-      %Q_tiles = diagram.read %Q at "16 * r_tile + r_within, d" padded : !Q -> !Q_tiles
-      %S_tiles = diagram.contract %Q_tiles, %KL_tiles over [d] accumulate f32 : !Q_tiles, !near -> !S
-      %W_tiles = diagram.where %S_tiles if "x_y_near // 19 <= r_within + 7 and r_within <= x_y_near // 19 and x_y_near % 19 <= r_within + 3 and r_within <= x_y_near % 19 and 7 <= 16 * r_tile + x_y_near // 19 and 16 * r_tile + x_y_near // 19 <= 26 and 3 <= 16 * r_tile + x_y_near % 19 and 16 * r_tile + x_y_near % 19 <= 22" : !S
-      %m_tiles = diagram.reduce max %W_tiles over [x_y_near] : !S -> !m_tiles
-      %m = diagram.read %m_tiles at "r // 16, r % 16" padded : !m_tiles -> !m
+      %Q_tiles = diagram.read %Q at "4 * r_tile + r_in, d" padded : !Q -> !tiles
+      %S_tiles = diagram.contract %Q_tiles, %KL_tiles over [d] accumulate f32 : !tiles, !near -> !S
+      %W_tiles = diagram.where %S_tiles
+          if "r_in <= x_y_in // 7 and x_y_in // 7 <= r_in + 2 and r_in <= x_y_in % 7 and x_y_in % 7 <= r_in + 3" : !S
+      %m_tiles = diagram.reduce max %W_tiles over [x_y_in] : !S -> !m_tiles
+      %m = diagram.read %m_tiles at "r // 4, r % 4" padded : !m_tiles -> !m
       func.return %m : !m
     }
     ```
 
     Legal: each row of a tile reduces what it did, in another order, for all that its windows have lies near the tile,
     and what else does is absent; so is what lies outside of the arrays. What maps make of that is made in tiles, and
-    read where its rows lie by whatever else uses it. The condition says of each of the two axes that its positions are
+    read where its rows lie by whatever else uses it. The condition says of two axes at least that their positions are
     from so many before a row, or a column, to so many behind it; what else it says may be anything. Rows and axes have
-    static sizes; of what has both axes the same holds as for `diagram-merge-reduced-axes`. How many rows of each kind a
-    tile has is what leaves the fewest pairs of a row and what lies near. The model times all kernels of the function
-    both ways, with tiles of 128 rows and of 64: a tenth must be saved at the sizes that the program states, and no time
-    lost where axes known only at launch are long."""
+    static sizes, and what has all axes is as it is for `diagram-merge-reduced-axes`. How many rows of each kind a tile
+    has is what leaves the fewest pairs of a row and what lies near. The model times all kernels of the function both
+    ways, with tiles of 128 rows and of 64: a tenth must be saved at the sizes that the program states, and no time lost
+    where axes known only at launch are long."""
 
     name = "diagram-tile-windows"
     option = "axes"
@@ -138,7 +139,7 @@ class DiagramTileWindowsPass(WhereFaster[Windows]):
         return ", ".join(f"[{', '.join(each.axes)}]" for each in found)
 
     def why_not(self, module: ModuleOp, name: str, known: Sequence[str]) -> str:
-        what = f"axis '{name}' is reduced together with another one, both in windows around rows, all of static sizes"
+        what = f"axis '{name}' is reduced together with others, two in windows around rows, all of static sizes"
         return f"nowhere {what}: {such_are(known)}"
 
 

@@ -60,7 +60,7 @@ OPTIONS: dict[str, dict[str, tuple[int | str, ...]]] = {
     "diagram-merge-depths": {"axes": ("b", "k")},
     "diagram-repeat-operands": {"axes": ("i", "t")},
     "diagram-merge-reduced-axes": {"axes": ("x", "y")},
-    "diagram-tile-windows": {"axes": ("x", "y"), "rows": (16,)},
+    "diagram-tile-windows": {"axes": ("x", "y"), "rows": (4,)},
     "diagram-merge-free-axes": {"axes": ("b", "t")},
     "diagram-split-depths": {"products": ("S",)},
     "diagram-bubble-up-reads": {"arrays": ("P",)},

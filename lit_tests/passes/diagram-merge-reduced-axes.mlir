@@ -3,7 +3,7 @@
 // RUN: xdsl-opt -p 'set-machine{name=h100},diagram-merge-reduced-axes{axes=none}' %s | filecheck %s --check-prefix NONE
 // RUN: xdsl-opt --verify-diagnostics -p 'set-machine{name=h100},diagram-merge-reduced-axes{axes=q,x}' %s | filecheck %s --check-prefix WRONG
 
-// WRONG: nowhere a product has axis 'q' and another one of static size, which are reduced together and are not one: such are e, k, x, y
+// WRONG: nowhere a product has axis 'q' and others of static sizes, which are reduced together and are not one: such are e, k, x, y
 
 !Q = tensor<?x64xf16, #diagram.array<[q, d]>>
 !K = tensor<?x64xf16, #diagram.array<[x, d]>>
@@ -19,7 +19,7 @@
 // All pairs share one maximum and one sum. Arrays that lack an axis, or have both in another order, are read at its
 // quotient and its remainder; so do conditions ask, and what data say.
 // CHECK-LABEL: func.func @pairs
-// CHECK-SAME:    #hierarchy.step<"diagram-merge-reduced-axes", "[x, y] as x_y", "a reduction over two axes is one over the axis that they are", "estimated
+// CHECK-SAME:    #hierarchy.step<"diagram-merge-reduced-axes", "[x, y] as x_y", "a reduction over several axes is one over the axis that they are", "estimated
 // CHECK-NEXT:  %K_x_y = diagram.read %K at "x_y // 64, d" padded : tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x64xf16, #diagram.array<[x_y, d]>>
 // CHECK-NEXT:  %L_x_y = diagram.read %L at "x_y % 64, d" padded : tensor<64x64xf16, #diagram.array<[y, d]>> -> tensor<?x64xf16, #diagram.array<[x_y, d]>>
 // CHECK-NEXT:  %KL_flat = diagram.map (%k = %K_x_y : tensor<?x64xf16, #diagram.array<[x_y, d]>>, %l = %L_x_y

@@ -1,5 +1,6 @@
-"""Two axes that reductions reduce together, and that some array lacks, or has apart: what is made with both has one axis
-in their place, and those arrays are read at the quotient and the remainder of it.
+"""Axes that reductions reduce together, and that are not one: some array lacks one, or has them apart, or a condition
+asks for positions along one. What is made with all has one axis in their place, and arrays are read at quotients and
+remainders of it.
 
 A group is fed one axis. Of two that are not one it would hold one whole, or save what a product gives along both. So it
 is with scores of a query and of pairs of keys, `Q[q, d] K[x, d] L[y, d]`, of which all pairs share one softmax."""
@@ -20,7 +21,10 @@ from treadle.passes._functions import stated_sizes
 from treadle.passes._parts import Reducing
 from treadle.passes.axes.lengths import stated_length, too_many
 
-Pair = tuple[str, str]
+Axes = tuple[str, ...]
+
+MOST_AXES = 3
+"""That are reduced together: in as many ways may they lie within each other as these have orders."""
 
 MAKING = (CastOp, ContractOp, MapOp, WhereOp)
 """Operations of which each element is made of elements at the same positions, along axes that they do not reduce."""
@@ -28,95 +32,92 @@ MAKING = (CastOp, ContractOp, MapOp, WhereOp)
 
 @dataclass(frozen=True)
 class Reduced:
-    """Two axes that are one in all that is made with both."""
+    """Axes that are one in all that is made with them."""
 
-    outer: str
-    inner: str
-    size: int
-    """Of the inner one."""
+    axes: Axes
+    """The outermost first."""
+    sizes: tuple[int, ...]
+    """Of all axes, static but for the first."""
     steps: tuple[Operation, ...]
-    """What has both, and then reduces them, in program order."""
-
-    @property
-    def axes(self) -> Pair:
-        """The two axes."""
-        return self.outer, self.inner
+    """What has all of them, and then reduces them, in program order."""
 
     @property
     def given(self) -> list[SSAValue]:
-        """The arrays that have one of the axes, or both, and that are not made here."""
+        """The arrays that have some of the axes, or all, and that are not made here."""
         made = {result for op in self.steps for result in op.results}
         operands = (operand for op in self.steps for operand in op.operands)
         return list(dict.fromkeys(each for each in operands if each not in made and along(each, self.axes)))
 
     @property
     def in_order(self) -> list[SSAValue]:
-        """Those of them in which the inner axis lies right within the outer one."""
+        """Those of them in which each axis lies right within the one before."""
         return [each for each in self.given if lies_within(each, self.axes)]
 
 
-def reduced_along(function: func.FuncOp, pair: Pair) -> Reduced | None:
-    """What may be made with one axis in the place of two, the inner one of which is the second."""
-    return _reduced(function.body.block, pair, stated_sizes(function))
+def reduced_along(function: func.FuncOp, axes: Axes) -> Reduced | None:
+    """What may be made with one axis in the place of several, the outermost of which comes first."""
+    return _reduced(function.body.block, axes, stated_sizes(function))
 
 
 def reduced_in(function: func.FuncOp) -> list[Reduced]:
-    """The pairs of axes of a function of which this may be made one, those that come first in the program first."""
+    """The axes of a function of which this may be made one, those that come first in the program first."""
     block, found = function.body.block, list[Reduced]()
     likely = stated_sizes(function)
-    for pair in dict.fromkeys(pair for op in block.ops for pair in _reduced_by(op)):
+    for axes in dict.fromkeys(axes for op in block.ops for axes in _reduced_by(op)):
         taken = {axis for each in found for axis in each.axes}
-        ways = [_reduced(block, order, likely) for order in permutations(pair) if taken.isdisjoint(pair)]
+        ways = [_reduced(block, order, likely) for order in permutations(axes) if taken.isdisjoint(axes)]
         if fitting := [each for each in ways if each is not None]:
             found.append(max(fitting, key=lambda each: len(each.in_order)))
     return found
 
 
-def _reduced_by(op: Operation) -> Iterator[Pair]:
-    """The pairs of axes that an operation reduces, as it names them."""
+def _reduced_by(op: Operation) -> Iterator[Axes]:
+    """The axes that an operation reduces together, as it names them: all, and fewer."""
     if isinstance(op, Reducing):
         sizes = sizes_of(op.operands[0].type)
-        yield from combinations([axis for axis in op.over_axes if sizes.get(axis, 1) != 1], 2)
+        axes = [axis for axis in op.over_axes if sizes.get(axis, 1) != 1]
+        for number in range(min(len(axes), MOST_AXES), 1, -1):
+            yield from combinations(axes, number)
 
 
-def _reduced(block: Block, pair: Pair, likely: Mapping[str, int]) -> Reduced | None:
-    steps = _steps(block, pair)
-    products = [op for op in steps if isinstance(op, ContractOp) and not _reduces(op, pair)]
-    sizes = {axis: size for op in steps for operand in op.operands for axis, size in sizes_of(operand.type).items()}
-    size = sizes.get(pair[1], DYNAMIC)
-    if not products or size <= 0 or too_many(stated_length(axis, sizes, likely) for axis in pair) is not None:
+def _reduced(block: Block, axes: Axes, likely: Mapping[str, int]) -> Reduced | None:
+    steps = _steps(block, axes)
+    products = [op for op in steps if isinstance(op, ContractOp) and not _reduces(op, axes)]
+    known = {axis: size for op in steps for operand in op.operands for axis, size in sizes_of(operand.type).items()}
+    sizes = tuple(known.get(axis, DYNAMIC) for axis in axes)
+    if not products or min(sizes[1:]) <= 0 or too_many(stated_length(axis, known, likely) for axis in axes) is not None:
         return None
-    each = Reduced(*pair, size, tuple(steps))
+    each = Reduced(axes, sizes, tuple(steps))
     if any(absences(value) for value in each.given):
         return None
-    if not all(_multiplies_matrices(op, pair) for op in products):
+    if not all(_multiplies_matrices(op, axes) for op in products):
         return None
     if any(isinstance(op, WhereOp) and len(op.told) > 1 for op in steps):
         return None
     return None if _is_used_otherwise(each, products) else each
 
 
-def _steps(block: Block, pair: Pair) -> list[Operation]:
-    """The operations that reduce both axes, and those before them that have both."""
-    members = {op for op in block.ops if _reduces(op, pair)}
+def _steps(block: Block, axes: Axes) -> list[Operation]:
+    """The operations that reduce all axes, and those before them that have all."""
+    members = {op for op in block.ops if _reduces(op, axes)}
     left = [operand for op in members for operand in op.operands]
     while left:
         op = left.pop().owner
-        if isinstance(op, MAKING) and op not in members and len(along(op.results[0], pair)) == 2:
+        if isinstance(op, MAKING) and op not in members and len(along(op.results[0], axes)) == len(axes):
             members.add(op)
             left.extend(op.operands)
     return [op for op in block.ops if op in members]
 
 
-def _multiplies_matrices(op: ContractOp, pair: Pair) -> bool:
-    """Whether each factor of a product has rows that the other one lacks, once two axes are one."""
+def _multiplies_matrices(op: ContractOp, axes: Axes) -> bool:
+    """Whether each factor of a product has rows that the other one lacks, once the axes are one."""
     factors = [{*axes_of(operand.type)} for operand in (op.lhs, op.rhs)]
-    left, right = (axes | {*pair} if axes & {*pair} else axes for axes in factors)
+    left, right = (factor | {*axes} if factor & {*axes} else factor for factor in factors)
     return bool(left - right) and bool(right - left)
 
 
-def _reduces(op: Operation, pair: Pair) -> bool:
-    return isinstance(op, Reducing) and {*pair} <= {*op.over_axes}
+def _reduces(op: Operation, axes: Axes) -> bool:
+    return isinstance(op, Reducing) and {*axes} <= {*op.over_axes}
 
 
 def _is_used_otherwise(each: Reduced, products: Sequence[Operation]) -> bool:
@@ -134,10 +135,10 @@ def along(value: SSAValue, axes: Sequence[str]) -> list[str]:
     return [axis for axis in axes_of(value.type) if axis in axes] if is_array(value.type) else []
 
 
-def lies_within(value: SSAValue, pair: Pair) -> bool:
-    """Whether the second of two axes of an array lies right within the first one."""
-    axes = axes_of(value.type)
-    return len(along(value, pair)) == 2 and axes.index(pair[1]) == axes.index(pair[0]) + 1
+def lies_within(value: SSAValue, axes: Axes) -> bool:
+    """Whether each of some axes of an array lies right within the one before."""
+    own = axes_of(value.type)
+    return axes[0] in own and own[(first := own.index(axes[0])) : first + len(axes)] == axes
 
 
-__all__ = ["Pair", "Reduced", "along", "lies_within", "reduced_along", "reduced_in"]
+__all__ = ["Axes", "Reduced", "along", "lies_within", "reduced_along", "reduced_in"]

@@ -1,9 +1,9 @@
-"""One axis in the place of two that are reduced together, in all that is made with both."""
+"""One axis in the place of several that are reduced together, in all that is made with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -12,19 +12,20 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import CollapseOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
-from treadle.dialects.diagram.condition import Linear, quotient, quotient_of, remainder, remainder_of, resolved, spelled
+from treadle.dialects.diagram.condition import Linear, resolved, spelled
 from treadle.passes._functions import derived_hint, erase_unused, note, replace
 from treadle.passes._parts import Reducing
 from treadle.passes.axes.merge import name_of
 from treadle.passes.expressions.conditions import at_places, inputs_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
+from treadle.passes.products.digits import places_along, positions_along
 from treadle.passes.products.reduced import Reduced, along, lies_within
 
-LAW = "a reduction over two axes is one over the axis that they are"
+LAW = "a reduction over several axes is one over the axis that they are"
 
 
 def reduce_as_one(function: func.FuncOp, each: Reduced, rewrite: str, why: str) -> None:
-    """Give what is made with two axes one axis in their place."""
+    """Give what is made with several axes one axis in their place."""
     whole = name_of(each.axes, function.body.block)
     before = [operand for op in each.steps for operand in op.operands]
     making = _Making(each, whole)
@@ -43,9 +44,10 @@ class _Making:
     def make(self, op: Operation) -> None:
         """Make what an operation gives with the one axis, right before it, or in its place if it reduces that."""
         new = self._kept(op) if isinstance(op, WhereOp) else self._copied(op)
-        if isinstance(new, Reducing) and self.each.outer in new.over_axes:
-            over = [axis for axis in new.over_axes if axis != self.each.inner]
-            over[over.index(self.each.outer)] = self.whole
+        outer, *inner = self.each.axes
+        if isinstance(new, Reducing) and outer in new.over_axes:
+            over = [axis for axis in new.over_axes if axis not in inner]
+            over[over.index(outer)] = self.whole
             new.properties["over"] = ArrayAttr(StringAttr(axis) for axis in over)
             replace(op, [new], new.results[0])
             return
@@ -60,9 +62,10 @@ class _Making:
 
     def _kept(self, op: WhereOp) -> WhereOp:
         given = {value: self._given(value, op) for value in (op.operand, *op.inputs)}
-        position, size = Linear({self.whole: 1}), self.each.size
-        places = {self.each.outer: quotient_of(position, size), self.each.inner: remainder_of(position, size)}
-        holds = resolved(at_places(op.holds, places), lambda term: given.get(term) if isinstance(term, SSAValue) else None)
+        places = dict(zip(self.each.axes, positions_along(self.whole, self.each.sizes), strict=True))
+        holds = resolved(
+            at_places(op.holds, places), lambda term: given.get(term) if isinstance(term, SSAValue) else None
+        )
         names = inputs_of(holds)
         inputs = {names[value]: value for value in names}
         return WhereOp(given[op.operand], spelled_condition(holds, names), inputs)
@@ -81,8 +84,7 @@ class _Making:
         return CollapseOp(value, self.each.axes, self.whole, self._type(value.type))
 
     def _read(self, value: SSAValue) -> Operation:
-        size = self.each.size
-        places = {self.each.outer: Linear({quotient(self.whole, size): 1}), self.each.inner: remainder(self.whole, size)}
+        places = dict(zip(self.each.axes, places_along(self.whole, self.each.sizes), strict=True))
         forms = [places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)]
         return ReadOp(value, ", ".join(map(spelled, forms)), self._type(value.type), padded=True)
 
@@ -92,17 +94,12 @@ class _Making:
         return op.results[0]
 
     def _type(self, type: Attribute) -> Attribute:
-        """Of an array that has the one axis where the first of both was."""
-        length = DYNAMIC if self._outer_size == DYNAMIC else self._outer_size * self.each.size
+        """Of an array that has the one axis where the first of them was."""
+        length = DYNAMIC if DYNAMIC in self.each.sizes else prod(self.each.sizes)
         found = dict[str, int]()
         for axis, size in sizes_of(type).items():
             found |= {self.whole: length} if axis in self.each.axes else {axis: size}
         return array_type(format_of(type), found)
-
-    @property
-    def _outer_size(self) -> int:
-        values: Sequence[SSAValue] = self.each.given
-        return next(sizes[self.each.outer] for value in values if self.each.outer in (sizes := sizes_of(value.type)))
 
 
 __all__ = ["LAW", "reduce_as_one"]

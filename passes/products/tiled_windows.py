@@ -3,7 +3,7 @@ of what lies near it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -14,27 +14,28 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import CastOp, MapOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import (
     AtLeastZero,
     Both,
     Linear,
     quotient,
-    quotient_of,
     remainder,
-    remainder_of,
     resolved,
     spelled,
 )
 from treadle.dialects.diagram.linear import ONE
 from treadle.dialects.diagram.place import axes_of_forms, composed
 from treadle.passes._functions import derived_hint, erase_unused, note
+from treadle.passes._parts import Reducing
 from treadle.passes.expressions.conditions import at_places, inputs_of, parts_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
-from treadle.passes.products.windows import Windows
+from treadle.passes.products.digits import places_along, positions_along
+from treadle.passes.products.windows import Reach, Windows
 
-_Divide = Callable[[str, int], Linear]
+Digits = Callable[[str, Sequence[int]], list[Linear]]
+"""Where positions along several axes stand that are one."""
 
 LAW = "rows in tiles, each with all that its windows reach"
 
@@ -70,10 +71,9 @@ class _Tiling:
     def make(self, op: Operation) -> None:
         """Make what an operation gives in tiles, right before it."""
         new = self._kept(op) if isinstance(op, WhereOp) else self._copied(op)
-        if isinstance(new, ContractOp | ReduceOp):
-            over = [self.near if axis == self.found.axes[0] else axis for axis in new.over_axes]
-            left = [axis for axis in over if axis != self.found.axes[1]]
-            new.properties["over"] = ArrayAttr(StringAttr(axis) for axis in left)
+        if isinstance(new, Reducing):
+            over = dict.fromkeys(self.near if axis in self.found.axes else axis for axis in new.over_axes)
+            new.properties["over"] = ArrayAttr(StringAttr(axis) for axis in over)
         new.results[0].name_hint = derived_hint(op.results[0], "tiles")
         self.made[op.results[0]] = self._put(new, op)
 
@@ -100,7 +100,7 @@ class _Tiling:
         rows, block = self.found.rows, self.function.body.block
         values = [*block.args, *(result for op in block.ops for result in op.results)]
         taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
-        wanted = [*(f"{row}_tile" for row in rows), f"{'_'.join(rows)}_within", f"{'_'.join(self.found.axes)}_near"]
+        wanted = [*(f"{row}_tile" for row in rows), f"{'_'.join(rows)}_in", f"{'_'.join(self.found.axes)}_in"]
         return [next(name for more in count() if (name := base + "_" * more) not in taken) for base in wanted]
 
     @cached_property
@@ -117,29 +117,23 @@ class _Tiling:
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        lengths = {each.row: each.rows for each in self.found.reaches}
-        tiles = {self.tiles[row]: -(-lengths[row] // size) for row, size in self.found.tile.items()}
-        return {**tiles, self.within: self.found.tile_rows, self.near: prod(self.found.lengths())}
+        tiles = {self.tiles[row]: -(-self.found.lengths[row] // size) for row, size in self.found.tile.items()}
+        return {**tiles, self.within: self.found.tile_rows, self.near: prod(self.found.near)}
 
-    def _positions(self, quotient_in: _Divide, remainder_in: _Divide) -> dict[str, Linear]:
+    def _standing(self, digits: Digits) -> dict[str, Linear]:
         """Where rows and what lies near them stand, by the axes of tiles."""
-        rows, inner = self.found.rows, self.found.lengths()[1]
-        within = {rows[0]: Linear({self.within: 1})}
-        if len(rows) == 2:
-            size = self.found.tile[rows[1]]
-            within = {rows[0]: quotient_in(self.within, size), rows[1]: remainder_in(self.within, size)}
-        first = {row: Linear({self.tiles[row]: size}) for row, size in self.found.tile.items()}
-        places = {row: first[row].plus(within[row]) for row in rows}
-        for each, near in zip(
-            self.found.reaches, (quotient_in(self.near, inner), remainder_in(self.near, inner)), strict=True
-        ):
-            places[each.key] = first[each.row].plus(near).plus(ONE, -each.before)
+        tile = self.found.tile
+        first = {row: Linear({self.tiles[row]: size}) for row, size in tile.items()}
+        within = dict(zip(tile, digits(self.within, list(tile.values())), strict=True))
+        places = {row: first[row].plus(within[row]) for row in tile}
+        for each, near in zip(self.found.reaches, digits(self.near, self.found.near), strict=True):
+            places[each.key] = near if each.row is None else first[each.row].plus(near).plus(ONE, -each.before)
         return places
 
     @cached_property
     def _places(self) -> dict[str, Linear]:
         """As a read says them."""
-        return self._positions(lambda axis, size: Linear({quotient(axis, size): 1}), remainder)
+        return self._standing(places_along)
 
     def _axes(self, axes: Mapping[str, int]) -> dict[str, int]:
         """The axes of an array in tiles, those in the place of its own ones together, and their sizes."""
@@ -174,19 +168,20 @@ class _Tiling:
     def _kept(self, op: WhereOp) -> WhereOp:
         """A condition by the axes of tiles, which holds nowhere outside of the arrays."""
         given = {value: self._given(value, op) for value in (op.operand, *op.inputs)}
-        places = self._positions(
-            lambda axis, size: quotient_of(Linear({axis: 1}), size),
-            lambda axis, size: remainder_of(Linear({axis: 1}), size),
-        )
-        inside = [
-            AtLeastZero(form)
-            for each in self.found.reaches
-            for form in (places[each.key], Linear({}, each.keys - 1).plus(places[each.key], -1))
-        ]
+        places = self._standing(positions_along)
+        inside = [AtLeastZero(form) for each in self.found.reaches for form in self._inside(each, places[each.key])]
         holds = Both((*parts_of(at_places(op.holds, places)), *inside))
         holds = resolved(holds, lambda term: given.get(term) if isinstance(term, SSAValue) else None)
         names = inputs_of(holds)
         return WhereOp(given[op.operand], spelled_condition(holds, names), {names[value]: value for value in names})
+
+    def _inside(self, each: Reach, place: Linear) -> Iterator[Linear]:
+        """What is at least zero inside of an array. Its windows reach beyond its begin and its end from rows that there
+        are, or they do not: what rows of a tile have that are none is left there."""
+        if each.row is not None and each.before > 0:
+            yield place
+        if each.row is not None and each.after > each.keys - self.found.lengths[each.row]:
+            yield Linear({}, each.keys - 1).plus(place, -1)
 
     def _given(self, value: SSAValue, op: Operation) -> SSAValue:
         """What an operation is given in the place of an array."""
@@ -201,7 +196,10 @@ class _Tiling:
     def _read(self, value: SSAValue) -> ReadOp:
         """What is read of an array, or of what that is a view of."""
         view = value.owner
-        type, forms = self._type(value.type), [self._places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)]
+        type, forms = (
+            self._type(value.type),
+            [self._places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)],
+        )
         if isinstance(view, ReadOp):
             forms, value = [composed(form, self._places) for form in view.place.forms], view.operand
         return ReadOp(value, ", ".join(map(spelled, forms)), type, padded=True)

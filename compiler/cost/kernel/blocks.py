@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
-from treadle.dialects.diagram.condition import Linear, axis_in, divisor_in, modulus_in
+from treadle.dialects.diagram.condition import Linear, Term, axis_in, divisor_in, modulus_in
 from treadle.dialects.diagram.padding import Scattered, padding_of, scatter_of, scattered_read, scattered_sum
 from treadle.dialects.diagram.place import axes_of_forms, divisors_in, is_scattered
 from treadle.dialects.diagram.read import ReadOp
@@ -43,7 +43,8 @@ def blocks_of(argument: SSAValue) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Step:
-    """By how much a position moves with each one along an axis, or with each quotient or remainder of it."""
+    """By how much a position moves with each one along an axis, or with each quotient or remainder of it, or with each
+    remainder of a quotient."""
 
     axis: str
     by: int
@@ -86,11 +87,24 @@ def _scattered_windows(given: SSAValue) -> tuple[Window, ...]:
         axis_in(term) for terms in moving for term in terms
     ):
         return ()
-    windows = [
-        tuple(Step(axis_in(term), factor, divisor_in(term), modulus_in(term)) for term, factor in terms.items())
-        for terms in moving
-    ]
-    return (*windows, *again)
+    return (*(tuple(_steps(terms)) for terms in moving), *again)
+
+
+def _steps(terms: Mapping[Term, int]) -> Iterator[Step]:
+    """The steps of a form: `x // 4 - 8 * (x // 32)` is one, the remainder of a quotient."""
+    left = dict(terms)
+    for term in terms:
+        if term in left:
+            factor, axis, divisor = left.pop(term), axis_in(term), divisor_in(term)
+            if (wrap := next((each for each in left if _wraps(each, left[each], term, factor)), None)) is not None:
+                del left[wrap]
+            yield Step(axis, factor, divisor, modulus_in(term) if wrap is None else divisor_in(wrap) // divisor)
+
+
+def _wraps(outer: Term, by: int, inner: Term, factor: int) -> bool:
+    """Whether a quotient takes away what another one of its axis gains in each of its steps."""
+    is_quotient = axis_in(outer) == axis_in(inner) and not modulus_in(outer) and not modulus_in(inner)
+    return is_quotient and divisor_in(outer) * factor == -by * divisor_in(inner)
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,8 @@ def _covered(window: Window, sizes: Mapping[str, int]) -> Amount:
 
 def _count(step: Step, sizes: Mapping[str, int]) -> Amount:
     """How many positions there are along an axis, or quotients or remainders of them."""
-    return least(sizes[step.axis], step.modulus) if step.modulus else ceil_div(sizes[step.axis], step.divisor)
+    quotients = ceil_div(sizes[step.axis], step.divisor)
+    return least(quotients, step.modulus) if step.modulus else quotients
 
 
 @dataclass(frozen=True)
