@@ -115,6 +115,13 @@ DEPTHS: dict[str, tuple[str, ...]] = {
 """Programs of which two axes that a product sums over become one."""
 REPEATED: dict[str, tuple[str, ...]] = {"tests/programs/sorted_sums.mlir": ("b", "m")}
 """Programs whose operands are read again for each position of an axis."""
+REDUCED: dict[str, tuple[tuple[str, ...], tuple[dict[str, int], ...]]] = {
+    "tests/programs/pairs_of_keys.mlir": (("x", "y"), ({}, {"x": 1})),
+    "tests/programs/mixture_of_layers.mlir": (("e", "k"), ({}, {"t": 1})),
+}
+"""Programs of which axes that are reduced together become one, and at which sizes."""
+TILED: dict[str, tuple[str, ...]] = {"tests/programs/near_in_images.mlir": ("x", "y")}
+"""Programs whose rows go in tiles."""
 DISTRIBUTED: dict[str, tuple[str, ...]] = {"tests/programs/difference_of_shares.mlir": ("O",)}
 """Programs with products that are made term by term."""
 SPLIT_DEPTHS: dict[str, tuple[str, ...]] = {"tests/programs/parts_of_keys.mlir": ("S",)}
@@ -162,6 +169,8 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ),
     ("examples/matmul.mlir", "diagram-merge-free-axes", {"axes": ("m", "n")}, "'m' does not become one with another"),
     ("examples/matmul.mlir", "diagram-merge-depths", {"axes": ("m", "k")}, "no product sums over axis 'm' and another"),
+    ("examples/matmul.mlir", "diagram-merge-reduced-axes", {"axes": ("m", "k")}, "nowhere a product has axis 'm'"),
+    ("examples/matmul.mlir", "diagram-tile-windows", {"axes": ("m", "k")}, "nowhere axis 'm' is reduced together"),
     ("examples/matmul.mlir", "diagram-repeat-operands", {"axes": ("m",)}, "no condition keeps a range of rows"),
     ("examples/matmul.mlir", "diagram-copy-operands", {"axes": ("m", "k")}, "no product sums over axis 'm' and others"),
     (
@@ -281,6 +290,8 @@ TRANSPOSE_OPERANDS = "diagram-transpose-operands"
 MERGE_FREE_AXES = "diagram-merge-free-axes"
 MERGE_DEPTHS = "diagram-merge-depths"
 REPEAT_OPERANDS = "diagram-repeat-operands"
+MERGE_REDUCED_AXES = "diagram-merge-reduced-axes"
+TILE_WINDOWS = "diagram-tile-windows"
 COPY_OPERANDS = "diagram-copy-operands"
 SPLIT_DEPTH = "diagram-split-depths"
 CHUNK_RECURRENCES = "diagram-chunk-recurrences"
@@ -340,6 +351,14 @@ def in_order(first: str | None) -> list[Case]:
     ]
     everything += [
         (path, ({}, {"m": 1}), Options(), ArgSpec(REPEAT_OPERANDS, {"axes": axes})) for path, axes in REPEATED.items()
+    ]
+    everything += [
+        (path, cases, Options(), ArgSpec(MERGE_REDUCED_AXES, {"axes": axes})) for path, (axes, cases) in REDUCED.items()
+    ]
+    everything += [
+        (path, ({},), Options(), ArgSpec(TILE_WINDOWS, {"axes": axes, "rows": (rows,)}))
+        for path, axes in TILED.items()
+        for rows in (4, 16)
     ]
     everything += [
         (path, ({},), Options(), ArgSpec(DISTRIBUTE_PRODUCTS, {"products": names}))

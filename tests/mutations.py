@@ -113,6 +113,26 @@ MUTATIONS: dict[str, Mutation] = {
         "op.operands[each.index] = rows.result",
         "op.operands[each.index] = read.result",
     ),
+    "merge-reduced-axes: a quotient is a remainder": (
+        "passes/products/digits",
+        "if index == 0:",
+        "if index == len(sizes):",
+    ),
+    "merge-reduced-axes: the inner axis goes by the outer one": (
+        "passes/products/reduced_as_one",
+        "places = dict(zip(self.each.axes, positions_along(self.whole, self.each.sizes), strict=True))",
+        "places = dict.fromkeys(self.each.axes, positions_along(self.whole, self.each.sizes)[0])",
+    ),
+    "tile windows: what lies outside is there": (
+        "passes/products/tiled_windows",
+        "if each.row is not None and each.before > 0:",
+        "if each.row is not None and each.before > each.keys:",
+    ),
+    "tile windows: a tile reaches what its rows are": (
+        "passes/products/windows",
+        "else tile[self.row] + self.before + self.after",
+        "else tile[self.row] + self.before",
+    ),
     "copy operands: what lies apart is one axis": (
         "passes/products/copied",
         "axes.index(second) == axes.index(first) + 1",

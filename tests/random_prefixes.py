@@ -42,7 +42,9 @@ from treadle.passes.conditions.sought import sought_along
 from treadle.passes.products.apart import apart_in
 from treadle.passes.products.copied import ways_in
 from treadle.passes.products.depths import depths_in
+from treadle.passes.products.reduced import reduced_in
 from treadle.passes.products.repeated import repeated_in
+from treadle.passes.products.windows import windows_in
 from treadle.runtime.inputs import Input, axis_sizes, make_inputs
 from treadle.runtime.interpreter import Bounded, entry_function, run_function, run_with_bounds
 from treadle.runtime.verify import compare
@@ -78,6 +80,8 @@ TO_BE_ONE: dict[str, Callable[[FuncOp], Sequence[Axes]]] = {
     "diagram-copy-operands": lambda function: [each.order for ways in ways_in(function) for each in ways.copyings],
     "diagram-merge-depths": lambda function: [depth.axes for depth in depths_in(function)],
     "diagram-repeat-operands": lambda function: [(each.along, each.row) for each in repeated_in(function)],
+    "diagram-merge-reduced-axes": lambda function: [each.axes for each in reduced_in(function)],
+    "diagram-tile-windows": lambda function: [each.axes for each in windows_in(function)],
     "diagram-merge-free-axes": _free_axes,
     "diagram-find-ranges": lambda function: [(axis,) for axis in sought_along(function.body.block)],
 }
