@@ -15,6 +15,7 @@ from treadle.passes._functions import note
 from treadle.passes.kernels.function_trial import FunctionTrial
 from treadle.passes.kernels.some_of import Times, fastest_of
 from treadle.passes.kernels.where_faster import NONE, WhereFaster, such_are
+from treadle.passes.products.lines import in_lines, lines_in, unfold
 from treadle.passes.products.tiled_windows import tile_windows
 from treadle.passes.products.windows import ROWS, Windows, windows_in
 
@@ -79,10 +80,11 @@ class DiagramTileWindowsPass(WhereFaster[Windows]):
     and what else does is absent; so is what lies outside of the arrays. What maps make of that is made in tiles, and
     read where its rows lie by whatever else uses it. The condition says of two axes at least that their positions are
     from so many before a row, or a column, to so many behind it; what else it says may be anything. Rows and axes have
-    static sizes, and what has all axes is as it is for `diagram-merge-reduced-axes`. How many rows of each kind a tile
-    has is what leaves the fewest pairs of a row and what lies near. The model times all kernels of the function both
-    ways, with tiles of 128 rows and of 64: a tenth must be saved at the sizes that the program states, and no time lost
-    where axes known only at launch are long."""
+    static sizes, and what has all axes is as it is for `diagram-merge-reduced-axes`. An axis of lines of columns, for
+    which all conditions ask as `x // 64` and `x % 64`, is two axes, `x_line` and `x_column`, where rows go in tiles.
+    How many rows of each kind a tile has is what leaves the fewest pairs of a row and what lies near. The model times
+    all kernels of the function both ways, with tiles of 128 rows and of 64: a tenth must be saved at the sizes that the
+    program states, and no time lost where axes known only at launch are long."""
 
     name = "diagram-tile-windows"
     option = "axes"
@@ -104,12 +106,14 @@ class DiagramTileWindowsPass(WhereFaster[Windows]):
         super().apply(ctx, op)
 
     def found_in(self, function: func.FuncOp) -> Sequence[Windows]:
-        return windows_in(function, self.rows or ROWS[0])
+        return windows_in(in_lines(function), self.rows or ROWS[0])
 
     def names(self, each: Windows) -> Sequence[str]:
         return each.axes
 
     def rewrite(self, function: func.FuncOp, chosen: Sequence[Windows], why: str) -> None:
+        if chosen:
+            unfold(function, lines_in(function))
         for axes, rows in [(each.axes, each.tile_rows) for each in chosen]:  # found anew, in a copy
             for each in [each for each in windows_in(function, rows) if each.axes == axes]:
                 tile_windows(function, each, self.name, why)
@@ -124,7 +128,8 @@ class DiagramTileWindowsPass(WhereFaster[Windows]):
                 known[key] = self.times(trial, chosen)
             return known[key]
 
-        tried = [windows_in(trial.function, rows) for rows in ([self.rows] if self.rows else ROWS)]
+        function = in_lines(trial.function)
+        tried = [windows_in(function, rows) for rows in ([self.rows] if self.rows else ROWS)]
         return fastest_of(min(tried, key=times), times, trial.longer)
 
     def _where_it_pays(self, module: ModuleOp, function: func.FuncOp, found: Sequence[Windows]) -> None:

@@ -103,6 +103,59 @@ def test_what_is_given_along_rows_and_what_is_made_of_shares_are_in_tiles_too() 
     np.testing.assert_allclose(np.asarray(made, float), wanted, atol=3e-2, rtol=3e-2)
 
 
+FLAT = {
+    "x // 9 <= q // 9 + 2 and q // 9 <= x // 9 + 1 and x % 9 <= q % 9 + 1 and q % 9 <= x % 9 + 3": 9,
+    "x // 9 - q // 9 <= 2 and q // 9 - x // 9 <= 1 and q % 9 - x % 9 <= 3 and x % 9 <= 1 + q % 9 and q // 9 != 3": 9,
+}
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("condition", FLAT)
+def test_an_image_as_one_axis(condition: str, machine: str) -> None:
+    """Lines and columns are what conditions divide: as two axes they are in tiles."""
+
+    def function(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+        scores = tl.keep(tl.contract(Q, K, over="d") * SCALE, condition)
+        return tl.contract(tl.softmax(scores, over="x").to("f16"), V, over="x")
+
+    sizes = {"h": 2, "q": 99, "x": 99, "d": HEAD}
+    kernel = treadle.kernel("h q d, h x d, h x d -> h q d", static=" ".join(sizes))(function)
+    text = str(kernel.trace(["f16"] * 3, sizes, sizes))
+    compiled = treadle.compile(text, machine=machine, passes=["diagram-tile-windows{axes=x_line,x_column rows=64}"])
+    assert "q_line_tile" in compiled.hierarchy
+    given = arrays(*[(2, 99, HEAD)] * 3)
+    (verdict,) = compiled.verify(*given, backend="emulator")
+    assert verdict.ok, str(verdict)
+    plain = treadle.compile(text, machine=machine, passes=AS_IT_IS)
+    one, other = (np.asarray(each.run(*given, backend="emulator"), float) for each in (compiled, plain))
+    np.testing.assert_allclose(one, other, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "x // 9 <= q // 9 + 2 and q // 9 <= x // 9 + 1 and x % 9 <= q % 9 + 1 and q % 9 <= x % 9 + 3 and x <= q",
+        "x // 9 <= q // 9 + 2 and q // 9 <= x // 9 + 1 and x % 3 <= q % 3 and q % 3 <= x % 3 + 3",
+        "x // 10 <= q // 10 + 2 and q // 10 <= x // 10 + 1 and x % 10 <= q % 10 + 1 and q % 10 <= x % 10 + 3",
+        "(x + 1) // 9 <= q // 9 + 2 and q // 9 <= x // 9 + 1 and x % 9 <= q % 9 + 1 and q % 9 <= x % 9 + 3",
+    ],
+    ids=["a position, too", "two divisors", "no whole lines", "another line"],
+)
+def test_what_are_no_lines_stays_one_axis(condition: str) -> None:
+    def function(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+        scores = tl.keep(tl.contract(Q, K, over="d") * SCALE, condition)
+        return tl.contract(tl.softmax(scores, over="x").to("f16"), V, over="x")
+
+    sizes = {"h": 2, "q": 99, "x": 99, "d": HEAD}
+    kernel = treadle.kernel("h q d, h x d, h x d -> h q d", static=" ".join(sizes))(function)
+    with pytest.raises(TreadleError, match="nowhere axis 'x_line' is reduced together"):
+        treadle.compile(
+            str(kernel.trace(["f16"] * 3, sizes, sizes)),
+            machine="h100",
+            passes=["diagram-tile-windows{axes=x_line,x_column}"],
+        )
+
+
 def pairs(Q: tl.Array, K1: tl.Array, K2: tl.Array, V1: tl.Array, V2: tl.Array) -> tl.Array:
     scores = tl.contract(Q, (K1 * K2).to("f16"), over="d") * SCALE
     scores = tl.keep(scores, "x <= r and r < x + 20 and y <= r and r < y + 5")
