@@ -144,3 +144,33 @@ def test_reads_of_blocks_in_step_are_coalesced():
     of_rows = {"row": 1024, "x": 1024}
     moved = traffic_clocks(alone, machine, of_rows, 10**6, False, 0)["L2"] * machine.bytes_per_clock("l2")
     assert moved == pytest.approx(crossing_bytes(alone, of_rows))
+
+
+CHOSEN = """
+!X = tensor<?x1024xf16, #diagram.array<[s, c]>>
+!chosen = tensor<?x16xi32, #diagram.array<[t, n]>>
+!R = tensor<?x16x1024xf16, #diagram.array<[t, n, c]>>
+!Y = tensor<?x1024xf16, #diagram.array<[t, c]>>
+func.func @chosen(%X: !X, %chosen: !chosen) -> !Y attributes {sizes = #diagram.sizes<t = 65536, s = ROWS>} {
+  %R = diagram.read %X at "chosen[t, n], c" padded with (chosen = %chosen : !chosen) : !X -> !R
+  %Y = diagram.reduce max %R over [n] : !R -> !Y
+  func.return %Y : !Y
+}
+"""
+
+
+@pytest.mark.parametrize(("rows", "held"), [(100, 1.0), (20000, 1.0), (51200, 0.5), (4 * 10**6, 0.0)])
+def test_what_data_choose_again_is_there_with_the_probability_that_l2_holds_it(rows: int, held: float):
+    """16 of `rows` rows of 2 KiB for each of 65536: 2 GiB from L2. An array that fits comes from device memory once; of
+    one twice as large, half of what is chosen again does; of one larger than all that is chosen, no more than that."""
+    module = parse_module(CHOSEN.replace("ROWS", str(rows)))
+    run_pipeline(module, Options(machine="h100"), last=LAST_HIERARCHY_PASS)
+    machine = load_machine("h100")
+    (kernel,) = explain(module, machine).kernels
+    asked, array, beside = 2048 * 65536 * 16, 2048 * rows, 65536 * (2048 + 4 * 16)
+    once = min(array, asked)
+    bytes = kernel.units_us["device memory"] * 1e-6 * machine.levels["device"].bandwidth
+    assert bytes == pytest.approx(beside + once + (asked - once) * (1 - held), rel=1e-3)
+    least = kernel.limits_us["device memory"] * 1e-6 * machine.levels["device"].bandwidth
+    assert least == pytest.approx(beside + once, rel=1e-3)
+    assert kernel.links[1].bytes >= asked

@@ -158,6 +158,17 @@ def places_added(output: SSAValue) -> int:
     return max(prod(stated.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size for axis, size in sizes.items()), 1)
 
 
+def places_read(argument: SSAValue) -> int:
+    """Among how many elements data choose those of an argument of a kernel, as large as its program expects the array
+    to be; 0 for what lies where positions say, and where nothing says how large the array is."""
+    given = given_for(argument)
+    if given is None or not isinstance(given.owner, ReadOp) or (op := scattered_read(given)) is None:
+        return 0
+    stated = default_sizes(function_around(given.owner))
+    sizes = [stated.get(axis, 0) if size == DYNAMIC else size for axis, size in sizes_of(op.operand.type).items()]
+    return prod(sizes)
+
+
 def function_around(op: Operation) -> FuncOp:
     """The function that an operation stands in."""
     around = op.parent_op()

@@ -99,6 +99,9 @@ class Transfer:
     added: int = 0
     """Over how many elements of another array what is saved is added up; 0 for what is not. Where additions fall
     depends on data: all that lie in the array are counted."""
+    among: int = 0
+    """Of how many elements of an array data choose what is loaded: one may be chosen many times; 0 where they choose
+    nothing, and where that is not known."""
     source: Source | None = field(default=None, compare=False)
     """Where what is loaded lies, if that is known."""
     taken: Mapping[str, Amount] = field(default_factory=dict[str, Amount], compare=False)
@@ -152,7 +155,13 @@ class Transfer:
         return self.unlimited(sizes)
 
     def whole(self, sizes: Mapping[str, int]) -> Amount:
-        """The elements of its array; of one in windows, those that lie in any; of one that is added to, those."""
+        """The elements of its array; of one of which data choose elements, no more than it has."""
+        found = self.in_view(sizes)
+        return least(found, self.among) if self.among else found
+
+    def in_view(self, sizes: Mapping[str, int]) -> Amount:
+        """The elements of its array, those that data choose as often as they do; of one in windows, those that lie in
+        any; of one that is added to, those."""
         if self.added:
             return least(self.seen(sizes), self.added)
         if not self.windows:

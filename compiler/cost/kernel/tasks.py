@@ -44,6 +44,8 @@ class Crossing:
     """Whether the lanes of a producer copy it, where warpgroups multiply it."""
     added: int = 0
     """Over how many elements of another array it is added up; 0 for what is not."""
+    among: int = 0
+    """Of how many elements of an array data choose what is loaded; 0 where they do not, or that is not known."""
     source: Source | None = field(default=None, compare=False)
     """Where what is loaded lies, if that is known."""
 

@@ -12,6 +12,7 @@ from treadle.compiler.cost.kernel.blocks import (
     entries_added,
     entries_of,
     places_added,
+    places_read,
     source_of,
     windows_of,
 )
@@ -50,6 +51,7 @@ class Crossings:
                 spared=self._spared_by(value, stream),
                 by_lanes=comes_by_lanes(value, value),
                 source=source_of(value),
+                among=places_read(value),
             )
             for i, (value, times) in enumerate(self.at.use.inputs.items())
             for stream in self.at.use.fed_in.get(value, (None,) * times)

@@ -17,6 +17,7 @@ from treadle.compiler.cost.kernel.blocks import (
     entries_of,
     may_leave,
     places_added,
+    places_read,
     source_of,
     windows_of,
 )
@@ -324,6 +325,7 @@ class Walk:
             windows=() if saves else windows_of(array),
             near=tuple((axis, taken[axis]) for axis in order_in_memory(array)),
             added=added,
+            among=0 if saves else places_read(array),
             source=None if saves else source_of(array),
             taken=taken,
         )

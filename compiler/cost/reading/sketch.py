@@ -383,6 +383,7 @@ class Sketch:
             near=tuple((axis, taken[axis]) for axis in crossing.near),
             is_limited=crossing.added > 0,
             added=crossing.added,
+            among=crossing.among,
             source=crossing.source,
             taken={} if crossing.source is None else {axis: taken[axis] for axis in crossing.axes},
         )

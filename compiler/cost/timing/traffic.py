@@ -3,7 +3,8 @@
 Blocks that work at a time and read the same piece fetch it from device memory once, and an array that fits L2 is
 fetched once altogether. What a block reads again, in a later stream, it finds in L2 if that holds what all blocks at
 work have read since. Blocks that each read a part of an array, since conditions leave out the rest, read more of it
-together than each alone: in windows, all of it."""
+together than each alone: in windows, all of it. Where data choose what blocks read (keys that a table names for each
+query), the same is chosen again and again: L2 has it with the probability that is its share of the array."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def _fetched(
     view comes once, too: neighbours are at work at a time."""
     first = parts[0]
     around = () if first.fed is None else [pieces.axis for pieces in first.fed.around]
-    whole = first.width * first.whole(sizes)
+    whole = first.width * first.in_view(sizes)
     share = sum(each.values(sizes) / most(each.unlimited(sizes), 1) for each in parts)
     of_one = first.width * first.seen(sizes) * share
     telling = [pieces for pieces in first.again if pieces.axis in around]
@@ -133,7 +134,15 @@ def _fetched(
     once = least(whole, crossing)
     beside = most(of_one - once / most(prod(pieces.count(sizes) for pieces in telling), 1), 0)
     again = once + (_rounds(telling, sizes, at_a_time) - 1) * beside
-    return choice(once <= capacity, once, _rounds(others, sizes, at_a_time) * least(crossing, again))
+    fetched = choice(once <= capacity, once, _rounds(others, sizes, at_a_time) * least(crossing, again))
+    return _chosen(fetched, first.width * first.among, capacity) if first.among else fetched
+
+
+def _chosen(fetched: Amount, array: int, capacity: float) -> Amount:
+    """Bytes from device memory of an array of so many, of which data choose `fetched`, evenly and each by itself: all
+    of it once, and then what L2 does not hold. So an array that fits L2 comes once, however often it is chosen."""
+    missed = max(1 - capacity / array, 0)
+    return choice(fetched <= array, fetched, array + (fetched - array) * missed)
 
 
 def _ways(transfer: Transfer, capacity: float) -> int:
