@@ -162,8 +162,10 @@ def places_read(argument: SSAValue) -> int:
     """Among how many elements data choose those of an argument of a kernel, as large as its program expects the array
     to be; 0 for what lies where positions say, and where nothing says how large the array is."""
     given = given_for(argument)
-    if given is None or not isinstance(given.owner, ReadOp) or (op := scattered_read(given)) is None:
+    op = None if given is None else scattered_read(given)
+    if given is None or op is None or not op.entries:
         return 0
+    assert isinstance(given.owner, ReadOp)
     stated = default_sizes(function_around(given.owner))
     sizes = [stated.get(axis, 0) if size == DYNAMIC else size for axis, size in sizes_of(op.operand.type).items()]
     return prod(sizes)
