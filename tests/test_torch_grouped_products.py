@@ -128,7 +128,15 @@ def test_they_are_trained() -> None:
         lambda x, w, ends: aten._grouped_mm(x.view(4, 10, 64), w),
         lambda x, w, ends: aten._grouped_mm(x, w, offs=ends.clamp(max=50) + 0),
     ],
-    ids=["of one", "a format", "sums over rows", "sums over one range", "of what is computed", "batches", "computed ends"],
+    ids=[
+        "of one",
+        "a format",
+        "sums over rows",
+        "sums over one range",
+        "of what is computed",
+        "batches",
+        "computed ends",
+    ],
 )
 def test_others_are_right(function: Callable[..., Any]) -> None:
     x, w = operands()

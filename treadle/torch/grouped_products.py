@@ -24,24 +24,25 @@ def grouped_mm(
     if bias is not None or out_dtype not in (None, left.dtype) or not isinstance(offs, Tensor):
         raise Unsupported("a product in groups with a bias, in another format, or without ranges")
     ranks = len(left.dims), len(right.dims)
-    if ranks not in ((2, 3), (2, 2)) or left.dtype not in FORMATS:
+    format = None if left.dtype is None else FORMATS.get(left.dtype)
+    if ranks not in ((2, 3), (2, 2)) or format is None:
         raise Unsupported("a product in groups that is neither of a matrix by one for each range nor of two matrices")
-    return (_rows if ranks == (2, 3) else _sums)(body, left, right, offs)
+    return (_rows if ranks == (2, 3) else _sums)(body, left, right, offs, format)
 
 
-def _rows(body: Body, rows: Tensor, weights: Tensor, offs: Tensor) -> Tensor:
+def _rows(body: Body, rows: Tensor, weights: Tensor, offs: Tensor, format: str) -> Tensor:
     (t, k), (e, other, n) = rows.dims, weights.dims
     body.unify(k, other)
     body.unify(e, offs.dims[0])
     _check_ranges(body, e)
-    product = body.contract(rows, weights, (e, t, n), k, FORMATS[rows.dtype])
+    product = body.contract(rows, weights, (e, t, n), k, format)
     if body.graph is None:
         return body.tensor((t, n))
     kept, group = _kept(body, body.whole(product), t, offs)
     return body.tensor((t, n), kept.sum(group))
 
 
-def _sums(body: Body, left: Tensor, right: Tensor, offs: Tensor) -> Tensor:
+def _sums(body: Body, left: Tensor, right: Tensor, offs: Tensor, format: str) -> Tensor:
     """Which rows count is asked of the right operand, of which rows lie in memory as copies bring them; in its own
     format, so that nothing is between the copies and the product."""
     (k, t), (other, n), (e,) = left.dims, right.dims, offs.dims
@@ -49,7 +50,6 @@ def _sums(body: Body, left: Tensor, right: Tensor, offs: Tensor) -> Tensor:
     _check_ranges(body, e)
     if body.graph is None:
         return body.tensor((e, k, n))
-    format = FORMATS[left.dtype]
     kept, _ = _kept(body, body.repeated(body.whole(right).to(format), e), t, offs)
     return body.contract(left, replace(right, dims=(e, t, n), array=kept.to(format)), (e, k, n), t, format)
 
