@@ -64,6 +64,30 @@ def test_any_ends(machine: str) -> None:
     assert not report.left, report
 
 
+def of_columns(x: Any, w: Any, ends: Any) -> Any:
+    return aten._grouped_mm(x.t(), w, offs=ends)
+
+
+@pytest.mark.parametrize("machine", ["h100", "a100"])
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+def test_sums_over_ranges(machine: str, turned: bool) -> None:
+    """Ranges without rows give zeros, and rows behind the last range count nowhere, whatever they are."""
+    report = Report()
+    made = compiled(of_columns, report, machine)
+    x, w = torch.randn(ROWS, DEPTH).bfloat16(), torch.randn(ROWS, WIDTH).bfloat16()
+    if turned:
+        x, w = (each.t().contiguous().t() for each in (x, w))
+    with torch.no_grad():
+        for ends in (*ENDS, (0, 0, 0, 0), (3, 3, 9, 17)):
+            told = torch.tensor(ends, dtype=torch.int32)
+            found, wanted = made(x, w, told), of_columns(x, w, told)
+            close(found, wanted)
+            assert found.stride() == wanted.stride()
+            assert all((found[i] == 0).all() for i in range(EXPERTS) if ends[i] == (0, *ends)[i])
+    assert {each.kernel.estimate.kernels for each in report.taken} == {1}
+    assert not report.left, report
+
+
 def experts(x: Any, up: Any, down: Any, ends: Any) -> Any:
     gate, value = aten._grouped_mm(x, up, offs=ends).chunk(2, -1)
     return aten._grouped_mm(F.silu(gate) * value, down, offs=ends)
@@ -79,7 +103,7 @@ def test_what_is_between_two() -> None:
 
 
 def test_they_are_trained() -> None:
-    """The gradient of the weights sums over rows of ranges, and is PyTorch's."""
+    """The gradient of the weights, which sums over rows of ranges, is a kernel as that of the rows is."""
     report = Report()
     made = compiled(product, report, training=True)
     x, w = (
@@ -90,6 +114,7 @@ def test_they_are_trained() -> None:
     got, want = (torch.autograd.grad(function(x, w, ends).float().sin().sum(), (x, w)) for function in (made, product))
     for a, b in zip(got, want, strict=True):
         close(a, b, 2.0**-6)
+    assert not any("grouped" in each.operation for each in report.left), report
 
 
 @pytest.mark.parametrize(
@@ -98,10 +123,20 @@ def test_they_are_trained() -> None:
         lambda x, w, ends: aten._grouped_mm(x, w[:1], offs=ends[3:]),
         lambda x, w, ends: aten._grouped_mm(x, w, offs=ends, out_dtype=torch.bfloat16),
         lambda x, w, ends: aten._grouped_mm(x.t().contiguous(), x, offs=ends),
+        lambda x, w, ends: aten._grouped_mm(x.t(), x, offs=ends[3:]),
+        lambda x, w, ends: aten._grouped_mm(x.t(), x.cos(), offs=ends),
         lambda x, w, ends: aten._grouped_mm(x.view(4, 10, 64), w),
         lambda x, w, ends: aten._grouped_mm(x, w, offs=ends.clamp(max=50) + 0),
     ],
-    ids=["of one", "a format", "sums over rows", "batches", "computed ends"],
+    ids=[
+        "of one",
+        "a format",
+        "sums over rows",
+        "sums over one range",
+        "of what is computed",
+        "batches",
+        "computed ends",
+    ],
 )
 def test_others_are_right(function: Callable[..., Any]) -> None:
     x, w = operands()

@@ -96,6 +96,8 @@ ACTIVATIONS: dict[str, Function] = {
     "copysign": lambda x: torch.copysign(x, -x),
     "fmax": lambda x: torch.fmax(x, x * 2),
     "fmin": lambda x: torch.fmin(x, x * 2),
+    "hypot": lambda x: torch.hypot(x, x + 1),
+    "erfinv": lambda x: torch.erfinv(x / 12),
     "logaddexp": lambda x: torch.logaddexp(x, x * 2),
     "isnan": lambda x: torch.where(torch.isnan(x), 0.5, x),
     "isinf": lambda x: torch.where(torch.isinf(x), 0.5, x),
@@ -123,6 +125,51 @@ def test_what_is_small_keeps_its_digits(name: str) -> None:
     with torch.no_grad():
         got = torch.compile(lambda x: ACTIVATIONS[name](x) * 2, backend="treadle")(x)
     torch.testing.assert_close(got, (ACTIVATIONS[name](x.double()) * 2).float(), atol=0.0, rtol=1e-6)
+
+
+def test_hypotenuses_of_any_size() -> None:
+    """Squares that overflow or vanish do neither, and an infinity hides what is no number."""
+    sizes = torch.tensor([0.0, -0.0, 1.0, -3.0, 1e-37, 1e-20, 1e20, 2e38, inf, -inf, nan])
+    a, b = (each.contiguous() for each in torch.meshgrid(sizes, sizes, indexing="ij"))
+    report = Report()
+    with torch.no_grad():
+        found = torch.compile(
+            torch.hypot, backend=make_backend(Options.of({"backend": "emulator"}), report.graphs.append)
+        )(a, b)
+    torch.testing.assert_close(found, torch.hypot(a.double(), b.double()).float(), atol=0.0, rtol=4e-7, equal_nan=True)
+    nothing_is_left(report)
+
+
+def test_inverses_of_erf_up_to_the_ends() -> None:
+    """Where PyTorch's f32 has them, infinities at 1 and NaN beyond, small numbers and those next to 1 in all digits."""
+    small, ends = torch.logspace(-30, -1, 30), 1 - torch.logspace(-7, -0.5, 30)
+    x = torch.cat([small, -small, ends, -ends, torch.tensor([0.0, -0.0, 1.0, -1.0, 1.5, -inf, nan])])
+    report = Report()
+    with torch.no_grad():
+        found = torch.compile(
+            torch.erfinv, backend=make_backend(Options.of({"backend": "emulator"}), report.graphs.append)
+        )(x)
+    torch.testing.assert_close(found, torch.erfinv(x.double()).float(), atol=0.0, rtol=1e-6, equal_nan=True)
+    assert (found.signbit() == x.signbit())[~x.isnan() & (x.abs() <= 1)].all()
+    nothing_is_left(report)
+
+
+@pytest.mark.parametrize("function", [torch.hypot, lambda x, y: torch.erfinv(x) * y], ids=["hypot", "erfinv"])
+def test_gradients_of_what_formulas_say(function: Function) -> None:
+    x, y = torch.linspace(-0.95, 0.95, 35).reshape(5, 7), torch.linspace(2.0, -1.0, 35).reshape(5, 7)
+    report = Report()
+    options = Options.of({"backend": "emulator", "training": True})
+    made = torch.compile(function, backend=make_backend(options, report.graphs.append))
+    ours, theirs = (
+        torch.autograd.grad(each(*given).sin().sum(), given)
+        for each, given in (
+            (made, [each.clone().requires_grad_() for each in (x, y)]),
+            (function, [each.double().requires_grad_() for each in (x, y)]),
+        )
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b.float(), atol=2e-6, rtol=4e-6)
+    nothing_is_left(report)
 
 
 COMPARISONS: dict[str, Function] = {

@@ -18,6 +18,7 @@ from treadle.torch.added import embedding_dense_backward
 from treadle.torch.convolution import convolution
 from treadle.torch.extremes import largest_along, smallest_along, topk
 from treadle.torch.flexible import FLEX_ATTENTION, flexible_attention
+from treadle.torch.formulas import hypotenuse, inverse_of_erf
 from treadle.torch.heads import for_heads
 from treadle.torch.masked import masked_softmax
 from treadle.torch.nearest import interpolate
@@ -50,6 +51,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.split_with_sizes.default] = split
     table[aten.repeat.default] = repeat
     table[aten.ldexp.Tensor] = scaled_by_powers
+    table[aten.hypot.default] = hypotenuse
+    table[aten.erfinv.default] = inverse_of_erf
     table[aten.copy.default] = copy
     table[aten.convolution.default] = convolution
     table[aten.constant_pad_nd.default] = pad

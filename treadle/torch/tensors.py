@@ -14,6 +14,7 @@ import torch
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
+from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import INTEGERS
 from treadle.language.array import Array
 from treadle.language.conditions import Condition
@@ -220,6 +221,12 @@ class Body:
         if missing:
             array = array + self.fill(0 if array.format in INTEGERS else 0.0, missing)
         return array
+
+    def repeated(self, array: Array, axes: Sequence[Axis]) -> Array:
+        """The array once for each position along axes that it lacks, in its own format."""
+        along = self.fill(0, [self.names[axis] for axis in leaves(axes)])
+        inputs = [array.value, along.value]
+        return Array(self._graph, self._graph.map(inputs, lambda scalars: scalars[0], format_of(array.value.type)))
 
     def finished(self, array: Array, format: Attribute, axes: Sequence[str]) -> SSAValue:
         """What the program returns: in that format, its axes in that order."""
