@@ -110,6 +110,16 @@ SEEN: dict[str, tuple[Callable[[Any, Any], Any], Sequence[str]]] = {
         chosen(lambda x, q: (x <= q) & (((q - x) % 4).equals(0) | (q - x < 2))),
         ["x <= q and ((q - x) % 4 == 0 or q - x < 2)"],
     ),
+    "distances": (chosen(lambda x, q: tl.abs(x - q) <= 5), ["x - q <= 5 and q - x <= 5"]),
+    "far": (chosen(lambda x, q: tl.abs(x - q) > 5, otherwise=True), ["x - q <= 5 and q - x <= 5"]),
+    "one distance": (
+        chosen(lambda x, q: tl.abs(x - q).equals(2) | (x <= q)),
+        ["(x - q <= 2 and q - x <= 2 and (x - q >= 2 or q - x >= 2)) or x <= q"],
+    ),
+    "the smaller of two": (
+        chosen(lambda x, q: tl.minimum(x + 3, tl.maximum(q, 2 * x)) > 4),
+        ["x + 3 > 4 and (q > 4 or 2 * x > 4)"],
+    ),
     "nested": (nested, ["x <= q", "q - x < 5"]),
     "added": (added, ["x <= q"]),
     "rounded": (rounded_mask, ["x <= q"]),

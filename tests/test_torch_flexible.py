@@ -56,6 +56,18 @@ def of_neighbours(b: Any, h: Any, q: Any, x: Any) -> Any:
     return q // 16 - torch.div(x, 8, rounding_mode="floor") <= h
 
 
+def near(b: Any, h: Any, q: Any, x: Any) -> Any:
+    return (q - x).abs() < 12
+
+
+def far(b: Any, h: Any, q: Any, x: Any) -> Any:
+    return ((q - x).abs() >= 12) | ((x - q).abs() == 3) | (abs(x - q + 1) > 90)
+
+
+def near_in_an_image(b: Any, h: Any, q: Any, x: Any) -> Any:
+    return ((q // 10 - x // 10).abs() <= 2) & ((q % 10 - x % 10).abs() <= 3)
+
+
 def documents(b: Any, h: Any, q: Any, x: Any) -> Any:
     return (DOCUMENTS[q] == DOCUMENTS[x]) & (q >= x)
 
@@ -118,6 +130,9 @@ CASES: dict[str, tuple[Function | None, Function | None]] = {
     "window": (capped, window),
     "strided": (None, strided),
     "blocks": (None, of_neighbours),
+    "distances": (None, near),
+    "distances that are large": (None, far),
+    "neighbours in an image": (None, near_in_an_image),
     "documents": (None, documents),
     "rows that see nothing": (None, nothing_seen),
     "some heads": (None, of_heads),

@@ -1,7 +1,8 @@
 """What a choice in a map asks of positions, as the text of a condition (`dialects.diagram.condition`).
 
-A map compares integers that are made of positions (`diagram.index`) and sizes: sums, products with constants, and
-quotients and remainders by constants, in the forms in which `//` and `%` are written as well as shifts and bits. Truth
+A map compares integers that are made of positions (`diagram.index`) and sizes: sums, products with constants,
+quotients and remainders by constants, in the forms in which `//` and `%` are written as well as shifts and bits, and
+the larger or the smaller of two, as distances are. Truth
 values may be numbers in between, 0 or 1, as PyTorch's masks are.
 
 Maps compute in 32 bits, which wrap around; conditions say what is so of whole numbers. So what is compared or divided
@@ -152,10 +153,27 @@ def _comparison(node: Node, negated: bool) -> Asked | None:
             truth = _truth(one, negated=holds == negated)
             if truth is not None:
                 return truth
+    return _between(left, _OPPOSITE[relation] if negated else relation, right)
+
+
+def _between(left: Expression, relation: str, right: Expression) -> Asked | None:
+    """What is so of two integers."""
+    for one, other, said in ((left, right, relation), (right, left, _TURNED[relation])):
+        if isinstance(one, Node) and one.kind in (arith.MaxSIOp, arith.MinSIOp):
+            return _of_extreme(one, said, other)
     forms = linear(left), linear(right)
     if forms[0] is None or forms[1] is None or _wraps(left, forms[0]) or _wraps(right, forms[1]):
         return None
-    return _compared(forms[0], _OPPOSITE[relation] if negated else relation, forms[1])
+    return _compared(forms[0], relation, forms[1])
+
+
+def _of_extreme(node: Node, relation: str, other: Expression) -> Asked | None:
+    """What is so of the larger or the smaller of two integers, as of a distance, the larger of `x` and `-x`."""
+    if relation in ("==", "!="):
+        ends, join = (("<=", ">="), "and") if relation == "==" else (("<", ">"), "or")
+        return _joined(join, *(_of_extreme(node, each, other) for each in ends))
+    is_both = (node.kind is arith.MaxSIOp) == (relation in ("<", "<="))
+    return _joined("and" if is_both else "or", *(_between(opened(each), relation, other) for each in node.operands))
 
 
 def _relation(node: Node) -> str | None:

@@ -14,6 +14,7 @@ from torch.fx import Graph, Node
 from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
 from treadle.torch.complex_numbers import without_complex_numbers
 from treadle.torch.conditions import ask_again
+from treadle.torch.distances import compare_differences
 from treadle.torch.joined import join
 from treadle.torch.made import is_contiguous, made_of, shape_of
 from treadle.torch.narrowed import narrow
@@ -41,6 +42,7 @@ def simplify(graph: Graph) -> None:
     raise_places(graph)
     join(graph)
     read_in_order(graph)
+    compare_differences(graph)
     narrow(graph)
     ask_again(graph)
     draw_at_once(graph)
