@@ -115,7 +115,9 @@ def test_an_image_as_one_axis(condition: str, machine: str) -> None:
     """Lines and columns are what conditions divide: as two axes they are in tiles."""
 
     def function(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
-        scores = tl.keep(tl.contract(Q, K, over="d") * SCALE, condition)
+        scores = tl.contract(Q, K, over="d") * SCALE
+        for part in condition.split(" and "):
+            scores = tl.keep(scores, part)
         return tl.contract(tl.softmax(scores, over="x").to("f16"), V, over="x")
 
     sizes = {"h": 2, "q": 99, "x": 99, "d": HEAD}
@@ -154,6 +156,28 @@ def test_what_are_no_lines_stays_one_axis(condition: str) -> None:
             machine="h100",
             passes=["diagram-tile-windows{axes=x_line,x_column}"],
         )
+
+
+def test_views_are_read_where_both_places_say_or_are_saved() -> None:
+    """A bias of blocks of keys, whose quotient no place of a tile says; one that data choose; and two conditions."""
+
+    def function(Q: tl.Array, K: tl.Array, V: tl.Array, B: tl.Array, T: tl.Array, of: tl.Array) -> tl.Array:
+        scores = tl.contract(Q, K, over="d") * SCALE + tl.read(B, "x // 2, y // 2") + tl.read(T, "of[r], y", of=of)
+        scores = tl.keep(tl.keep(scores, "x <= r + 2 and r <= x + 2"), "y <= c + 3 and c <= y + 1")
+        return tl.contract(tl.softmax(scores, over="x y").to("f16"), V, over="x y")
+
+    sizes = {"h": 2, "r": 10, "c": 18, "x": 10, "y": 18, "d": HEAD, "i": 5, "j": 9, "n": 4}
+    signature = "h r c d, h x y d, h x y d, i j, n y, r -> h r c d"
+    kernel = treadle.kernel(signature, static=" ".join(sizes))(function)
+    text = str(kernel.trace(["f16"] * 5 + ["i32"], sizes, sizes))
+    compiled = treadle.compile(text, machine="h100", passes=ASKED)
+    assert "r_tile" in compiled.hierarchy
+    given = [*arrays(*[(2, 10, 18, HEAD)] * 3, (5, 9), (4, 18)), np.arange(10, dtype=np.int32) % 4]
+    (verdict,) = compiled.verify(*given, backend="emulator")
+    assert verdict.ok, str(verdict)
+    plain = treadle.compile(text, machine="h100", passes=AS_IT_IS)
+    one, other = (np.asarray(each.run(*given, backend="emulator"), float) for each in (compiled, plain))
+    np.testing.assert_allclose(one, other, atol=1e-2)
 
 
 def pairs(Q: tl.Array, K1: tl.Array, K2: tl.Array, V1: tl.Array, V2: tl.Array) -> tl.Array:

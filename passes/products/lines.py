@@ -100,7 +100,7 @@ def _term_in_lines(term: Term, lines: Mapping[str, Lines]) -> Term | None:
 
 def unfold(function: func.FuncOp, lines: Mapping[str, Lines]) -> None:
     """Let a function have lines and columns in the place of these axes; its arguments and results keep theirs."""
-    for op in function.body.block.ops:
+    for op in list(function.body.block.ops):
         if isinstance(op, WhereOp):
             holds = _holds(op.holds, lines)
             names = inputs_of(holds)
