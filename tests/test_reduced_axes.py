@@ -109,6 +109,32 @@ def test_what_data_say_of_one_axis_is_asked_at_the_quotient() -> None:
     np.testing.assert_allclose(made, wanted, atol=2e-2, rtol=2e-2)
 
 
+VIEWS: dict[str, tuple[str, tuple[int, int]]] = {
+    "x - q + 3, y": ("i y", (9, 6)),
+    "x // 2, y": ("i y", (3, 6)),
+    "x + 1, y + 1": ("i j", (7, 8)),
+}
+
+
+@pytest.mark.parametrize("place", VIEWS)
+def test_a_view_is_read_where_one_place_says_or_saved(place: str) -> None:
+    axes, shape = VIEWS[place]
+
+    def function(Q: tl.Array, K: tl.Array, V: tl.Array, B: tl.Array) -> tl.Array:
+        scores = tl.keep(tl.contract(Q, K, over="d") * SCALE + tl.read(B, place), "x <= q")
+        return tl.contract(tl.softmax(scores, over="x y").to("f16"), V, over="x y")
+
+    fixed = {"x": 5, "y": 6, "d": HEAD, **dict(zip(axes.split(), shape, strict=True))}
+    kernel = treadle.kernel(f"q d, x y d, y x d, {axes} -> q d", static=" ".join(fixed))(function)
+    text = str(kernel.trace(["f16"] * 4, {"q": 16, **fixed}, fixed))
+    compiled = treadle.compile(text, machine="h100", passes=ASKED)
+    random = np.random.default_rng(0)
+    shapes = ((16, HEAD), (5, 6, HEAD), (6, 5, HEAD), shape)
+    given = [random.standard_normal(each).astype(np.float16) for each in shapes]
+    (verdict,) = compiled.verify(*given, backend="emulator")
+    assert verdict.ok, str(verdict)
+
+
 def test_a_product_of_single_rows_is_left_alone() -> None:
     """`(Q K1) K2` has no rows of pairs: a product for each index of x."""
     kernel = treadle.compile(SIMPLICIAL, machine="h100")

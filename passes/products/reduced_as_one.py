@@ -10,15 +10,16 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import CollapseOp, ReadOp, WhereOp
-from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
-from treadle.dialects.diagram.condition import Linear, resolved, spelled
+from treadle.dialects.diagram import CollapseOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
+from treadle.dialects.diagram.condition import resolved
 from treadle.passes._functions import derived_hint, erase_unused, note, replace
 from treadle.passes._parts import Reducing
 from treadle.passes.axes.merge import name_of
 from treadle.passes.expressions.conditions import at_places, inputs_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
 from treadle.passes.products.digits import places_along, positions_along
+from treadle.passes.products.read_at import read_at
 from treadle.passes.products.reduced import Reduced, along, lies_within
 
 LAW = "a reduction over several axes is one over the axis that they are"
@@ -75,7 +76,7 @@ class _Making:
         if not along(value, self.each.axes):
             return value
         if value not in self.made:
-            view = self._flat(value) if lies_within(value, self.each.axes) else self._read(value)
+            view = self._flat(value) if lies_within(value, self.each.axes) else self._read(value, op)
             view.results[0].name_hint = derived_hint(value, self.whole)
             self.made[value] = self._put(view, op)
         return self.made[value]
@@ -83,10 +84,9 @@ class _Making:
     def _flat(self, value: SSAValue) -> Operation:
         return CollapseOp(value, self.each.axes, self.whole, self._type(value.type))
 
-    def _read(self, value: SSAValue) -> Operation:
+    def _read(self, value: SSAValue, op: Operation) -> Operation:
         places = dict(zip(self.each.axes, places_along(self.whole, self.each.sizes), strict=True))
-        forms = [places.get(axis, Linear({axis: 1})) for axis in axes_of(value.type)]
-        return ReadOp(value, ", ".join(map(spelled, forms)), self._type(value.type), padded=True)
+        return read_at(value, places, self._type(value.type), op)
 
     def _put(self, op: Operation, before: Operation) -> SSAValue:
         op.location = before.location

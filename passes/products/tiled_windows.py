@@ -3,7 +3,7 @@ of what lies near it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -13,7 +13,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.diagram import CastOp, MapOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
@@ -27,13 +26,13 @@ from treadle.dialects.diagram.condition import (
     spelled,
 )
 from treadle.dialects.diagram.linear import ONE
-from treadle.dialects.diagram.place import axes_of_forms, composed
+from treadle.dialects.diagram.place import axes_of_forms
 from treadle.passes._functions import derived_hint, erase_unused, note
 from treadle.passes._parts import Reducing
 from treadle.passes.expressions.conditions import at_places, inputs_of, parts_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
-from treadle.passes.expressions.scalars import Leaf, build_map
 from treadle.passes.products.digits import places_along, positions_along
+from treadle.passes.products.read_at import read_at
 from treadle.passes.products.windows import Reach, Windows
 
 Digits = Callable[[str, Sequence[int]], list[Linear]]
@@ -190,23 +189,10 @@ class _Tiling:
         if not is_array(value.type) or {*axes_of(value.type)}.isdisjoint(self._places):
             return value
         if value not in self.made:
-            read = self._read(value, op)
+            read = read_at(value, self._places, self._type(value.type), op)
             read.result.name_hint = derived_hint(value, "tiles")
             self.made[value] = self._put(read, op)
         return self.made[value]
-
-    def _read(self, value: SSAValue, op: Operation) -> ReadOp:
-        """What is read of an array; of a view what that is one of, where both places say where."""
-        view, type = value.owner, self._type(value.type)
-        if isinstance(view, ReadOp):
-            try:
-                return ReadOp(view.operand, self._place(view.place.forms), type, padded=True, inputs=view.named)
-            except VerifyException:  # a quotient of a position in a tile
-                value = self._put(build_map(Leaf(value), value.type, derived_hint(value, "copy"), op.location), op)
-        return ReadOp(value, self._place([Linear({axis: 1}) for axis in axes_of(value.type)]), type, padded=True)
-
-    def _place(self, forms: Iterable[Linear]) -> str:
-        return ", ".join(spelled(composed(form, self._places)) for form in forms)
 
     def _put(self, op: Operation, before: Operation) -> SSAValue:
         op.location = before.location
