@@ -151,8 +151,31 @@ __all__ = [
 ]
 
 
+_SPELLED = {
+    "contract(a, b, over='k')": "bmm dot einsum inner matmul mm tensordot vdot",
+    "minimum(tl.maximum(a, low), high)": "clamp clip",
+    "where(a > 0, 1.0, tl.where(a < 0, -1.0, 0.0))": "sign sgn",
+    "sqrt(tl.sum(a * a, over='x'))": "norm",
+    "sqrt(tl.var(a, over='x'))": "std",
+    "max(tl.where(a > 0, 1, 0), over='x')": "any",
+    "min(tl.where(a > 0, 1, 0), over='x')": "all",
+    "max(a, over='x')": "amax",
+    "min(a, over='x')": "amin",
+    "topk(a, k=8, over='x', axis='r')": "argsort sort",
+    "index('x', a)": "arange",
+    "read(a, 'i[q], x', i=i)": "gather index_select take take_along_axis take_along_dim",
+    "scatter(a, 's=256 d', at='i[n], d', i=i)": "bincount histogram index_add scatter_add segment_sum",
+    "where(tl.index('v', a).equals(i), 1.0, 0.0)": "eye one_hot",
+    "keep(a, 'x <= q')": "masked tril triu",
+    "stack([a, b], axis='r')": "cat concat concatenate",
+}
+"""What numpy and PyTorch have under other names, by what says it here."""
+
+
 def __getattr__(name: str) -> NoReturn:
     """Of what is not there (AttributeError, as `hasattr` wants it)."""
+    if spelled := [text for text, names in _SPELLED.items() if name in names.split()]:
+        raise AttributeError(f"treadle.language has no '{name}': write tl.{spelled[0]}", name=name)
     close = get_close_matches(name, __all__, n=3)
     meant = f"did you mean {' or '.join(close)}?" if close else "docs/reference has what there is;"
     said = f"{meant} others are written with these, as mish(x) is x * tl.tanh(tl.softplus(x))"

@@ -366,6 +366,8 @@ def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: An
     left, right = plain(left), plain(right)
     arrays = [each for each in (left, right) if isinstance(each, Array)]
     for each in (left, right):
+        if isinstance(each, Condition):
+            traced(symbol, each)
         if not isinstance(each, Array) and not is_number(each):
             raise TreadleError(
                 f"'{symbol}' with a {type(each).__name__}: arrays of a traced function combine with each other and "
@@ -390,7 +392,10 @@ def whole(symbol: str, of_integers: Binary, left: Any, right: Any) -> Array:
     left, right = plain(left), plain(right)
     for each in (left, right):
         if isinstance(each, float) or (isinstance(each, Array) and each.format not in INTEGERS):
-            instead = {"//": ": take treadle.language.floor of the quotient", "%": ": subtract what is whole in it"}
+            instead = {
+                "//": ": take treadle.language.floor of the quotient",
+                "%": ": subtract what is whole in it, as a - b * treadle.language.floor(a / b) does",
+            }
             instead |= dict.fromkeys("&|^", ": put comparisons that it joins in parentheses, as in (A > 0) & (A < 1)")
             said = each.format if isinstance(each, Array) else each
             raise TreadleError(f"'{symbol}' is of integers, not of {said}{instead.get(symbol, '')}")
@@ -410,7 +415,8 @@ def graph_of(symbol: str, operands: Sequence[Any]) -> Graph:
     graph = first_of(symbol, operands).graph
     if any(isinstance(each, Array) and each.graph is not graph for each in operands):
         raise TreadleError(
-            f"'{symbol}' with an array that another call traced: use the arguments of the function alone"
+            f"'{symbol}' with an array that another call traced: use the arguments of the function alone, and let a "
+            "recurrence give its step what that uses, in `inputs`"
         )
     return graph
 

@@ -40,6 +40,14 @@ class Condition:
     def __invert__(self) -> Condition:
         return Joined(arith.XOrIOp, self, None)
 
+    def _is_no_array(self, *_: Any) -> NoReturn:
+        raise TreadleError(
+            "arithmetic of a comparison, which is no array: make one by treadle.language.where(.., 1, 0)"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _is_no_array
+    __neg__ = __pos__ = __abs__ = _is_no_array
+
 
 @dataclass(frozen=True)
 class Comparison(Condition):
