@@ -307,7 +307,7 @@ def test_weights_of_experts_are_read_where_they_lie() -> None:
     assert found.operations.count("bmm.default") == 2
     assert found.kernel.estimate.kernels <= 3
     weights = 3 * 512 * 256 * 2 * 4  # bytes, of all experts: gates, values and what leads back
-    assert found.kernel.estimate.device_bytes < 1.5 * weights  # each comes once, and none is saved for those who chose it
+    assert found.kernel.estimate.device_bytes < 1.5 * weights  # each once, none saved anew
 
 
 def test_what_is_chosen_goes_with_what_reads_it() -> None:
