@@ -305,7 +305,7 @@ def test_weights_of_experts_are_read_where_they_lie() -> None:
     report = check_with_left(experts, torch.randn(2, 8, 256).half(), bound=4e-3)
     (found,) = [each for each in report.taken if "index.Tensor" in each.operations]
     assert found.operations.count("bmm.default") == 2
-    assert found.kernel.estimate.kernels <= 3
+    assert found.kernel.estimate.kernels == 3
     weights = 3 * 512 * 256 * 2 * 4  # bytes, of all experts: gates, values and what leads back
     assert found.kernel.estimate.device_bytes < 1.5 * weights  # each once, none saved anew
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import count
 from math import prod
 
 from xdsl.dialects import func
@@ -13,9 +12,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReadOp, ReduceOp, SwapOp, WhereOp
-from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, format_of, sizes_of
 from treadle.passes._functions import derived_hint, fresh_hint, note
 from treadle.passes.axes.divided import asked_together, is_beside, read_beside, read_divided
+from treadle.passes.axes.names import axes_in, unused
 
 LAW = "a tuple of axes is an axis"
 LONGEST_NAME = 63
@@ -115,10 +115,7 @@ def _replaced(names: Iterable[str], axes: Sequence[str], whole: str) -> list[str
 
 def name_of(axes: Sequence[str], block: Block) -> str:
     """A name that no axis of a function has."""
-    values = [*block.args, *(result for op in block.ops for result in op.results)]
-    taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
-    base = "_".join(axes)[: LONGEST_NAME - 8]
-    return next(name for name in (base + "_" * more for more in count()) if name not in taken)
+    return unused("_".join(axes)[: LONGEST_NAME - 8], axes_in(block))
 
 
 __all__ = ["LAW", "merge", "merged", "name_of"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from xdsl.ir import SSAValue
 
+from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.dialects.diagram.condition import (
     AtLeastZero,
@@ -84,6 +85,12 @@ def inputs_of(condition: Condition) -> dict[SSAValue, str]:
     return names
 
 
+def where_holds(operand: SSAValue, condition: Condition) -> WhereOp:
+    """What a condition over positions and the values of its inputs keeps of an array."""
+    names = inputs_of(condition)
+    return WhereOp(operand, spelled(condition, names), {name: value for value, name in names.items()})
+
+
 def at_places(condition: Condition, places: Mapping[str, Linear]) -> Condition:
     """What a condition says where positions along some axes are these. Its inputs stay what they are."""
     if isinstance(condition, AtLeastZero):
@@ -104,4 +111,4 @@ def _form_at(form: Linear, places: Mapping[str, Linear]) -> Linear:
     return found
 
 
-__all__ = ["at_places", "inputs_of", "parts_of", "spelled"]
+__all__ = ["at_places", "inputs_of", "parts_of", "spelled", "where_holds"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.dialects.diagram.array import sizes_of
+from treadle.passes.axes.names import unused
 from treadle.passes.products.conditions import Order
 from treadle.passes.products.positions import Chunks, Parted, count_of
 from treadle.passes.products.sums import Sum
@@ -48,10 +49,10 @@ def cut_of(order: Order, chain: Sum, length: int, taken: set[str]) -> Cut:
     """Chunks with names of their own."""
     rows, summed = sizes_of(chain.outer.result.type)[order.row], sizes_of(chain.carried.type)[order.summed]
     names = [f"{order.row}_chunk", f"{order.row}_in", f"{order.summed}_chunk", f"{order.summed}_in"]
-    c, s, b, t = (_fresh(name, taken) for name in names)
-    q, x = (_fresh(f"{axis}_whole", taken) for axis in (order.row, order.summed))
+    c, s, b, t = (unused(name, taken) for name in names)
+    q, x = (unused(f"{axis}_whole", taken) for axis in (order.row, order.summed))
     names = [f"{order.row}_part", f"{order.row}_in_part", f"{order.summed}_in_part"]
-    part, *inner = (_fresh(name, taken) for name in names)
+    part, *inner = (unused(name, taken) for name in names)
     count = count_of(rows, length)
     return Cut(
         order,
@@ -61,12 +62,6 @@ def cut_of(order: Order, chain: Sum, length: int, taken: set[str]) -> Cut:
         part,
         (inner[0], inner[1]),
     )
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 __all__ = ["Cut", "cut_of"]

@@ -17,8 +17,8 @@ from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Eit
 from treadle.dialects.diagram.linear import ONE, Divided, Quotient, Term
 from treadle.passes._functions import derived_hint, replace
 from treadle.passes._parts import Reducing
-from treadle.passes.expressions.conditions import inputs_of
-from treadle.passes.expressions.conditions import spelled as spelled_condition
+from treadle.passes.axes.names import unused
+from treadle.passes.expressions.conditions import where_holds
 
 ALIKE = (CastOp, ContractOp, MapOp, ReduceOp, WhereOp)
 """Operations that may treat lines and columns as one axis."""
@@ -49,7 +49,7 @@ def lines_in(function: func.FuncOp) -> dict[str, Lines]:
     found = dict[str, Lines]()
     for axis, columns in _divisors(forms).items():
         if axis not in known and sizes[axis] > 0 and len(columns) == 1 and sizes[axis] % min(columns) == 0:
-            names = (_free(f"{axis}_{what}", {*sizes}) for what in ("line", "column"))
+            names = (unused(f"{axis}_{what}", sizes) for what in ("line", "column"))
             found[axis] = Lines(min(columns), *names)
     while unsaid := [axis for form in forms if _in_lines(form, found) is None for axis in _axes_in(form)]:
         found = {axis: lines for axis, lines in found.items() if axis not in unsaid}
@@ -102,10 +102,7 @@ def unfold(function: func.FuncOp, lines: Mapping[str, Lines]) -> None:
     """Let a function have lines and columns in the place of these axes; its arguments and results keep theirs."""
     for op in list(function.body.block.ops):
         if isinstance(op, WhereOp):
-            holds = _holds(op.holds, lines)
-            names = inputs_of(holds)
-            inputs = {names[value]: value for value in names}
-            new = WhereOp(op.operand, spelled_condition(holds, names), inputs, op.result.type)
+            new = where_holds(op.operand, _holds(op.holds, lines))
             new.location = op.location
             replace(op, [new], new.result)
     for axis, own in lines.items():
@@ -198,12 +195,6 @@ def _around(op: Operation) -> list[SSAValue]:
 
 def _axes(value: SSAValue) -> tuple[str, ...]:
     return axes_of(value.type) if is_array(value.type) else ()
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 __all__ = ["Lines", "in_lines", "lines_in", "unfold"]

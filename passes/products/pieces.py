@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import count
 
 from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -15,6 +14,7 @@ from treadle.dialects.diagram import CastOp, ContractOp, ExpandOp, MapOp, ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of, with_format
 from treadle.dialects.diagram.condition import Both, Condition, Linear, quotient, remainder, resolved, spelled
 from treadle.passes._functions import derived_hint, erase_unused
+from treadle.passes.axes.names import axes_in, unused
 from treadle.passes.expressions.conditions import inputs_of
 from treadle.passes.expressions.conditions import spelled as spelled_condition
 from treadle.passes.products.converted import source_in
@@ -51,9 +51,11 @@ class Pieces:
     ) -> Pieces:
         outer, inner = axes
         sizes = sizes_of(product.rhs.type) | sizes_of(product.lhs.type)
-        taken = _axes_near(op)
+        block = op.parent
+        assert isinstance(block, Block)
+        taken = axes_in(block)
         names = [f"{inner}_piece", f"{inner}_within", f"{outer}_{inner}"]
-        number, within, whole = (next(f"{n}{'_' * i}" for i in count() if f"{n}{'_' * i}" not in taken) for n in names)
+        number, within, whole = (unused(name, taken) for name in names)
         pieces = sizes[inner] // piece
         return cls(function, rewrite, op, sizes, outer, inner, pieces, piece, number, within, whole)
 
@@ -154,13 +156,6 @@ class Pieces:
             if axis not in (self.outer, self.inner, self.number):
                 found[axis] = size
         return array_type(format_of(type), found)
-
-
-def _axes_near(op: Operation) -> set[str]:
-    block = op.parent
-    assert isinstance(block, Block)
-    values = [*block.args, *(result for each in block.ops for result in each.results)]
-    return {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
 
 
 __all__ = ["Pieces"]

@@ -16,8 +16,7 @@ from treadle.dialects.diagram.condition import resolved
 from treadle.passes._functions import derived_hint, erase_unused, note, replace
 from treadle.passes._parts import Reducing
 from treadle.passes.axes.merge import name_of
-from treadle.passes.expressions.conditions import at_places, inputs_of
-from treadle.passes.expressions.conditions import spelled as spelled_condition
+from treadle.passes.expressions.conditions import at_places, where_holds
 from treadle.passes.products.digits import places_along, positions_along
 from treadle.passes.products.read_at import read_at
 from treadle.passes.products.reduced import Reduced, along, lies_within
@@ -67,9 +66,7 @@ class _Making:
         holds = resolved(
             at_places(op.holds, places), lambda term: given.get(term) if isinstance(term, SSAValue) else None
         )
-        names = inputs_of(holds)
-        inputs = {names[value]: value for value in names}
-        return WhereOp(given[op.operand], spelled_condition(holds, names), inputs)
+        return where_holds(given[op.operand], holds)
 
     def _given(self, value: SSAValue, op: Operation) -> SSAValue:
         """What an operation is given in the place of an array."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 
 from xdsl.dialects import arith, func
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -15,9 +14,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, ExpandOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.passes._functions import derived_hint, erase_unused, replace, stated_sizes
 from treadle.passes.axes.lengths import stated_length, too_many
+from treadle.passes.axes.names import axes_in, unused
 from treadle.passes.expressions.scalars import Expression, Leaf, Node, expression_of, is_plain, leaves
 
 PIECE = 128
@@ -86,9 +86,8 @@ def _scales(expression: Expression, value: SSAValue) -> bool:
 def sum_pieces(function: func.FuncOp, each: ScaledSum) -> tuple[str, str]:
     """Cut the product in pieces, and let the sum go over them, too. The two axes that it has then."""
     op, product = each.sum, each.product
-    values = [*function.body.block.args, *(result for step in function.body.block.ops for result in step.results)]
-    taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
-    number, within = (_free_name(f"{each.inner}_{what}", taken) for what in ("piece", "within"))
+    taken = axes_in(function.body.block)
+    number, within = (unused(f"{each.inner}_{what}", taken) for what in ("piece", "within"))
     pieces = sizes_of(product.lhs.type)[each.inner] // PIECE
 
     def put(new: Operation, near: SSAValue, what: str) -> SSAValue:
@@ -124,10 +123,6 @@ def _beside(type: Attribute, outer: str, number: str, pieces: int) -> Attribute:
     for axis, size in sizes_of(type).items():
         sizes |= {axis: size, number: pieces} if axis == outer else {axis: size}
     return array_type(format_of(type), sizes)
-
-
-def _free_name(base: str, taken: set[str]) -> str:
-    return next(name for more in count() if (name := base + "_" * more) not in taken)
 
 
 __all__ = ["ScaledSum", "scaled_sums_in", "sum_pieces"]

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 from math import prod
 
 from xdsl.dialects import func
@@ -29,8 +28,8 @@ from treadle.dialects.diagram.linear import ONE
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.passes._functions import derived_hint, erase_unused, note
 from treadle.passes._parts import Reducing
-from treadle.passes.expressions.conditions import at_places, inputs_of, parts_of
-from treadle.passes.expressions.conditions import spelled as spelled_condition
+from treadle.passes.axes.names import axes_in, unused
+from treadle.passes.expressions.conditions import at_places, parts_of, where_holds
 from treadle.passes.products.digits import places_along, positions_along
 from treadle.passes.products.read_at import read_at
 from treadle.passes.products.windows import Reach, Windows
@@ -98,11 +97,9 @@ class _Tiling:
     @cached_property
     def _names(self) -> list[str]:
         """Of the axes of tiles, one for each axis of rows, of the rows of a tile, and of what lies near it."""
-        rows, block = self.found.rows, self.function.body.block
-        values = [*block.args, *(result for op in block.ops for result in op.results)]
-        taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
+        rows, taken = self.found.rows, axes_in(self.function.body.block)
         wanted = [*(f"{row}_tile" for row in rows), f"{'_'.join(rows)}_in", f"{'_'.join(self.found.axes)}_in"]
-        return [next(name for more in count() if (name := base + "_" * more) not in taken) for base in wanted]
+        return [unused(name, taken) for name in wanted]
 
     @cached_property
     def tiles(self) -> dict[str, str]:
@@ -173,8 +170,7 @@ class _Tiling:
         inside = [AtLeastZero(form) for each in self.found.reaches for form in self._inside(each, places[each.key])]
         holds = Both((*parts_of(at_places(op.holds, places)), *inside))
         holds = resolved(holds, lambda term: given.get(term) if isinstance(term, SSAValue) else None)
-        names = inputs_of(holds)
-        return WhereOp(given[op.operand], spelled_condition(holds, names), {names[value]: value for value in names})
+        return where_holds(given[op.operand], holds)
 
     def _inside(self, each: Reach, place: Linear) -> Iterator[Linear]:
         """What is at least zero inside of an array. Its windows reach beyond its begin and its end from rows that there
