@@ -54,7 +54,7 @@ class NamedKernel:
         static: Sequence[str],
         machine: str | None,
         arch: str | None,
-        result: str | None,
+        results: Sequence[str | None],
         replay: str | os.PathLike[str] | None = None,
     ):
         functools.update_wrapper(self, function)
@@ -63,7 +63,8 @@ class NamedKernel:
         self.static = tuple(static)
         self.machine = machine
         self.arch = arch
-        self.result = result
+        self.results = tuple(results)
+        """The format of each result, None where the arguments tell it."""
         self.replay = replay
         self.names = _argument_names(function, len(signature.inputs))
         self._lock = threading.RLock()
@@ -157,9 +158,10 @@ class NamedKernel:
             raise TreadleError(
                 f"{self._name} returns {len(results)} arrays, its signature has {len(self.signature.outputs)} results"
             )
-        wanted = self.result or next((format for format in formats if format not in INTEGERS), "f32")
-        pairs = zip(results, self.signature.outputs, strict=True)
-        return graph.module(self._name, [self._result(graph, i, *pair, wanted) for i, pair in enumerate(pairs)], sizes)
+        floats = next((format for format in formats if format not in INTEGERS), "f32")
+        each = enumerate(zip(results, self.signature.outputs, self.results, strict=True))
+        made = [self._result(graph, i, array, axes, wanted, floats) for i, (array, axes, wanted) in each]
+        return graph.module(self._name, made, sizes)
 
     def formats(self, arrays: Sequence[Any]) -> list[str]:
         """What programs call the number formats of the arguments (TreadleError)."""
@@ -198,7 +200,10 @@ class NamedKernel:
         module = self.trace(formats, sizes, fixed)
         return compile(module, machine=self.machine, arch=self.arch, replay=self.replay)
 
-    def _result(self, graph: Graph, index: int, array: Any, axes: Sequence[str], format: str) -> Any:
+    def _result(
+        self, graph: Graph, index: int, array: Any, axes: Sequence[str], wanted: str | None, floats: str
+    ) -> Any:
+        """The value of a result, in the format `wanted`; without one integers stay, and others become `floats`."""
         if not isinstance(array, Array):
             raise TreadleError(f"{self._name} returns a {type(array).__name__}: return arrays that it computed")
         if set(array.axes) - set(axes):
@@ -214,8 +219,8 @@ class NamedKernel:
         if missing := [axis for axis in axes if axis not in array.axes]:
             nothing = Array(graph, graph.fill(0 if array.format in INTEGERS else 0.0, missing))
             array = (array if array.format in INTEGERS else array.to("f32")) + nothing
-        made = FORMATS[array.format if array.format in INTEGERS and self.result is None else format]
-        return graph.cast(array.value, made, axes)
+        format = wanted or (array.format if array.format in INTEGERS else floats)
+        return graph.cast(array.value, FORMATS[format], axes)
 
 
 def kernel(
@@ -224,7 +229,7 @@ def kernel(
     static: str | Iterable[str] = (),
     machine: str | None = None,
     arch: str | None = None,
-    result: str | None = None,
+    result: str | Sequence[str | None] | None = None,
     replay: str | os.PathLike[str] | None = None,
 ) -> Callable[[Callable[..., Any]], NamedKernel]:
     """Make kernels of a Python function over named axes.
@@ -232,9 +237,10 @@ def kernel(
     The signature names the axes of each argument and result, `"q d, x d, x e -> q e"`; the same name is the same axis.
     The function is called once with arrays that write down what is done to them (`treadle.language`): arithmetic aligns
     axes by name; further parameters keep their defaults. Results have the format of the first argument that is no
-    integer (f32 if all are), or `result`; integers stay integers where that is not given. A result that
-    does not vary along one of its axes is repeated along it. Axes become symbolic once they have had several sizes
-    (`NamedKernel`), but for those that `static` names. `machine` and `arch` are those of `treadle.compile`.
+    integer (f32 if all are); integers stay integers. `result` says another format, one for all results or one for
+    each, as `"f8E4M3FN, f32"` or in a tuple, in which None leaves a result as it would be. A result that does not vary
+    along one of its axes is repeated along it. Axes become symbolic once they have had several sizes (`NamedKernel`),
+    but for those that `static` names. `machine` and `arch` are those of `treadle.compile`.
 
     ```
     @treadle.kernel("q d, x d, x e -> q e")
@@ -249,13 +255,33 @@ def kernel(
     for axis in axes:
         if axis not in parsed.axes:
             raise TreadleError(f"`static` names axis '{axis}', which the signature does not have")
-    if result is not None:
-        check_format(result)
+    results = _formats_of_results(result, len(parsed.outputs))
 
     def decorate(function: Callable[..., Any]) -> NamedKernel:
-        return NamedKernel(function, parsed, axes, machine, arch, result, replay)
+        return NamedKernel(function, parsed, axes, machine, arch, results, replay)
 
     return decorate
+
+
+def _formats_of_results(result: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
+    """What `result` says of each of `count` results (TreadleError)."""
+    if result is None:
+        return (None,) * count
+    given: Any = result.split(",") if isinstance(result, str) else result
+    if not isinstance(given, list | tuple):
+        raise TreadleError(f"`result` is a format, as 'f32', or one for each result, not a {type(result).__name__}")
+    formats = [each.strip() if isinstance(each, str) else each for each in cast("Sequence[Any]", given)]
+    for each in formats:
+        if each is not None:
+            check_format(each)
+    if isinstance(result, str) and len(formats) == 1:
+        return tuple(formats * count)
+    if len(formats) != count:
+        raise TreadleError(
+            f"`result` has {len(formats)} formats ({', '.join(map(str, formats))}), the signature {count} results: "
+            "give one format for each, or a single one, as 'f32', for all"
+        )
+    return tuple(formats)
 
 
 def _value_of(each: Any, graph: Graph) -> SSAValue | None:

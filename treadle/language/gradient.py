@@ -21,7 +21,7 @@ class GradientKernel(NamedKernel):
     def __init__(self, of: NamedKernel, floats: Sequence[bool] | None = None):
         inputs, outputs = of.signature.inputs, of.signature.outputs
         counted = [True] * len(outputs) if floats is None else floats
-        super().__init__(of.function, of.signature, of.static, of.machine, of.arch, of.result)
+        super().__init__(of.function, of.signature, of.static, of.machine, of.arch, of.results)
         self.of = of
         self.signature = Signature((*inputs, *outputs, *compress(outputs, counted)), inputs)
         results = [f"result_{i}" for i in range(len(outputs))] if len(outputs) > 1 else ["result"]
