@@ -55,9 +55,10 @@ class Chain(Sum):
     @cached_property
     def rows(self) -> set[str]:
         """The axes along which the outer sum is of something else: those that a condition names, or without any all
-        that the far factor lacks."""
-        named = {axis for op in self.conditions for axis in axes_named(op)}
-        return self.row_axes & named if self.conditions else self.row_axes
+        that both factors of it lack. Axes that the other factor has too are a batch of the product with it."""
+        if self.conditions:
+            return self.row_axes & {axis for op in self.conditions for axis in axes_named(op)}
+        return self.row_axes - ({*axes_of(self.other.type)} if self.other is not None else set[str]())
 
     @property
     def weights(self) -> Weights:
