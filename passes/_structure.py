@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StringAttr,
 )
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, ParametrizedAttribute, SSAValue
 
 from treadle.dialects.diagram.array import DYNAMIC, ArrayEncoding, SizesAttr, is_array, sizes_of
@@ -50,7 +51,7 @@ def remember(known: dict[K, V], key: K, answer: V) -> V:
     return answer
 
 
-AXES = {"over", "axis"}
+AXES = {"over", "axis", "axes", "old", "new"}
 """Properties that say axes."""
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -109,6 +110,21 @@ def structure_of_parts(
     leaving = tuple(map(found.value, part.leaving))
     sizes = tuple(stated.get(axis) for axis in found.axes)
     return tuple(around.items()), views, whole, belongs, leaving, sizes
+
+
+def structure_of_function(
+    function: FuncOp, around: Mapping[str, Attribute], stated: Mapping[str, int], asked: Mapping[str, int]
+) -> Structure | None:
+    """The structure of a function of diagrams in a module with the attributes `around`, with the `stated` sizes of its
+    axes that are known only at launch, and other ones of which something is `asked`; None where names cannot be told
+    from other words."""
+    found = _Structure()
+    whole = found.block(function.body.block)
+    if found.is_vague:
+        return None
+    open_axes = {axis: number for axis, number in found.axes.items() if found.is_open(axis)}
+    sizes = tuple((number, stated.get(axis), asked.get(axis)) for axis, number in open_axes.items())
+    return tuple(around.items()), whole, sizes
 
 
 def _is_argument(value: SSAValue) -> bool:
@@ -191,13 +207,13 @@ class _Structure:
 
     def operation(self, op: Operation) -> Hashable:
         operands, results = tuple(map(self._typed, op.operands)), tuple(map(self._typed, op.results))
-        regions = tuple(tuple(map(self._block, region.blocks)) for region in op.regions)
+        regions = tuple(tuple(map(self.block, region.blocks)) for region in op.regions)
         own = {**op.properties, **op.attributes}
         if isinstance(op, KernelOp):
             own.pop("kernel_name", None)
         return op.name, operands, results, regions, tuple((name, self._own(name, own[name])) for name in sorted(own))
 
-    def _block(self, block: Block) -> Hashable:
+    def block(self, block: Block) -> Hashable:
         return tuple(map(self._typed, block.args)), tuple(map(self.operation, block.ops))
 
     def value(self, value: SSAValue) -> int:
@@ -271,6 +287,7 @@ __all__ = [
     "remember",
     "structure_as_called",
     "structure_of",
+    "structure_of_function",
     "structure_of_parts",
     "structure_of_values",
     "structure_with_names",

@@ -15,6 +15,8 @@ from treadle.dialects.diagram.array import SizesAttr
 from treadle.passes import fusion, hierarchy_choose_sizes, hierarchy_split_streams
 from treadle.passes._functions import functions, kernels
 from treadle.passes._structure import Structure, structure_of
+from treadle.passes.kernels import function_trial
+from treadle.passes.kernels.function_trial import FunctionTrial
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = ("attention", "attention_paged", "matmul", "layer_norm", "softmax")
@@ -25,6 +27,7 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hierarchy_choose_sizes, "_CHOSEN", {})
     monkeypatch.setattr(fusion, "_TIMES", {})
     monkeypatch.setattr(hierarchy_split_streams, "_TIMED", {})
+    monkeypatch.setattr(function_trial, "_TIMES", {})
 
 
 def chosen(text: str, machine: str = "a100") -> str:
@@ -57,6 +60,7 @@ def test_another_size_and_another_machine_are_asked_anew(machine: str, keys: int
         hierarchy_choose_sizes._CHOSEN.clear()  # pyright: ignore[reportPrivateUsage]
         fusion._TIMES.clear()  # pyright: ignore[reportPrivateUsage]
         hierarchy_split_streams._TIMED.clear()  # pyright: ignore[reportPrivateUsage]
+        function_trial._TIMES.clear()  # pyright: ignore[reportPrivateUsage]
         assert chosen(*program) == found
 
 
@@ -73,6 +77,42 @@ def test_parts_are_tried_once_whatever_an_axis_is_called(axis: str, monkeypatch:
     monkeypatch.setattr(hierarchy_split_streams, "_in_parts", unexpected)
     renamed = re.sub(r"(?<![?\w%])x(?!\w|\?)", axis, text)
     assert chosen(renamed) == re.sub(r"(?<![?\w%])x(?=\b|_part|_in)|(?<=%extent_)x", axis, first)
+
+
+GATED = """
+!A = tensor<{rows}x4096xf16, #diagram.array<[m, k]>>
+!W = tensor<2x8192x4096xf16, #diagram.array<[s, n, k]>>
+!P = tensor<{rows}x2x8192xf32, #diagram.array<[m, s, n]>>
+func.func @f(%A: !A, %W: !W) -> !P attributes {{sizes = #diagram.sizes<m = 64>}} {{
+  %P = diagram.contract %A, %W over [k] accumulate f32 : !A, !W -> !P
+  func.return %P : !P
+}}"""
+
+
+def test_functions_are_tried_once_whatever_their_axes_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether `s n` become one axis, the model tells by all kernels of the function."""
+    first = chosen(GATED.format(rows=64))
+    assert function_trial._TIMES  # pyright: ignore[reportPrivateUsage]
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("a function is tried again")
+
+    monkeypatch.setattr(FunctionTrial, "_tried", unexpected)
+    renamed = (
+        GATED.format(rows=64).replace("[m,", "[row,").replace("s, n", "part, column").replace("m = 64", "row = 64")
+    )
+    assert len(chosen(renamed).splitlines()) == len(first.splitlines())
+
+
+@pytest.mark.parametrize("rows", ["128", "?"])
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_functions_of_other_sizes_are_tried_anew(rows: str, machine: str) -> None:
+    texts = [GATED.format(rows=rows), GATED.format(rows=rows).replace("m = 64", "m = 5000")]
+    chosen(GATED.format(rows=64))
+    for text in texts:
+        found = chosen(text, machine)
+        function_trial._TIMES.clear()  # pyright: ignore[reportPrivateUsage]
+        assert chosen(text, machine) == found
 
 
 class WithoutTrials(Observer):

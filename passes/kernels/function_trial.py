@@ -18,6 +18,7 @@ from treadle.compiler.sizes import UNKNOWN_SIZE, axes_of_function
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr
 from treadle.passes._functions import functions, stated_sizes
 from treadle.passes._later import run_later
+from treadle.passes._structure import Structure, remember, structure_of_function
 from treadle.passes.kernels.sized import LONG
 from treadle.passes.kernels.some_of import Times
 from treadle.passes.kernels.trial import scheduled
@@ -44,6 +45,11 @@ KERNELS = (
 )
 """Those that make kernels, as the pipeline will, flags included: what fusion finds of these operations here it need not
 find again."""
+
+
+_TIMES: dict[Structure, Times] = {}
+"""Of functions whatever their values and axes are called: passes ask the same of one that none of them rewrites, and
+programs that one graph is cut into have much in common."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,17 @@ class FunctionTrial:
                 function.attributes["sizes"] = SizesAttr(self.stated)
         (function,) = functions(module)
         rewrite(function, values)
+        structure = structure_of_function(function, module.attributes, self.stated, longer)
+        if structure is None or is_meant is not None:
+            return self._tried(module, longer, is_meant)
+        if (known := _TIMES.get(structure)) is None:
+            known = remember(_TIMES, structure, self._tried(module, longer))
+        return known
+
+    def _tried(
+        self, module: ModuleOp, longer: Mapping[str, int], is_meant: Callable[[ModuleOp], bool] | None = None
+    ) -> Times:
+        """Of what is in this module, which becomes kernels."""
         try:
             run_later(module, *KERNELS)
             if is_meant is not None and not is_meant(module):
