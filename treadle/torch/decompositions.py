@@ -54,6 +54,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.hypot.default] = hypotenuse
     table[aten.erfinv.default] = inverse_of_erf
     table[aten.copy.default] = copy
+    table[aten.select_scatter.default] = select_scatter
     table[aten.convolution.default] = convolution
     table[aten.constant_pad_nd.default] = pad
     table[aten.clamp.Tensor] = clamp
@@ -74,6 +75,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     if hasattr(torch.ops.prims, "fma"):  # PyTorch makes it when it first writes `addcmul_` with it, as optimisers do
         table[torch.ops.prims.fma.default] = multiply_add
     return table
+
+
+def select_scatter(x: Any, part: Any, dim: int, index: int) -> Any:
+    """A slice of one element, as which writes into neighbours are told (`written.py`)."""
+    at = index + x.shape[dim] if index < 0 else index
+    return torch.slice_scatter(x, part.unsqueeze(dim), dim, at, at + 1)
 
 
 def multiply_add(left: Any, right: Any, summand: Any) -> Any:

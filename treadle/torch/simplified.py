@@ -25,6 +25,7 @@ from treadle.torch.raised import raise_places
 from treadle.torch.random import draw_at_once
 from treadle.torch.registry import FORMATS, STORED, aten
 from treadle.torch.scans import scan_backwards
+from treadle.torch.written import write_at_once
 
 EXTREMA: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
 """What gives values and their places, and what gives the values."""
@@ -37,6 +38,7 @@ def simplify(graph: Graph) -> None:
     ask_for_values_alone(graph)
     _subtract_once(graph)
     _leave_out_nothing(graph)
+    write_at_once(graph)
     scan_backwards(graph)
     take_apart(graph)
     raise_places(graph)
