@@ -94,7 +94,8 @@ def default_sizes(function: FuncOp) -> dict[str, int]:
     """The attribute `sizes` of a program: defaults of its symbolic axes, and what they say of axes that stand for
     several. Where reads tell the size of an axis from others, these say what its default is."""
     known = _stated(function)
-    known |= {axis: told.size for axis, told in told_sizes(function, known).items() if axis in known}
+    if known:
+        known |= {axis: told.size for axis, told in told_sizes(function, known).items() if axis in known}
     for op in function.body.block.ops if function.body.blocks else ():
         if isinstance(op, Regrouping) and sizes_of(op.together.type)[op.whole] == DYNAMIC:
             known |= op.fitting(known)

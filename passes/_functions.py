@@ -128,17 +128,21 @@ def label(value: SSAValue) -> str:
     return f"a result of {owner.name}" if isinstance(owner, Operation) else "an argument"
 
 
-def fresh_hint(near: SSAValue, base: str | None) -> str | None:
+def fresh_hint(near: SSAValue, base: str | None, taken: set[str | None] | None = None) -> str | None:
     """A name hint that no value of the function around `near` has: `base`, or `base_b`, and so on (xDSL cuts
-    a number off the end of a hint)."""
+    a number off the end of a hint). `taken`: those that there are, found by `hints_around`, which the new one joins."""
     if base is None:
         return None
-    root = _outermost(near)
-    taken = {value.name_hint for op in root.walk() for value in _values(op)}
-    if base not in taken:
-        return base
+    taken = hints_around(near) if taken is None else taken
     names = (f"{base}_{letter * count}" for count in range(1, 99) for letter in ascii_lowercase[1:])
-    return next(name for name in names if name not in taken)
+    found = base if base not in taken else next(name for name in names if name not in taken)
+    taken.add(found)
+    return found
+
+
+def hints_around(near: SSAValue) -> set[str | None]:
+    """The name hints of all values of the function around one."""
+    return {value.name_hint for op in _outermost(near).walk() for value in _values(op)}
 
 
 def derived_hint(value: SSAValue, what: str) -> str | None:

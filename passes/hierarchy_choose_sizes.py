@@ -280,7 +280,7 @@ def likely_sizes(
     axes: Mapping[str, int], function: FuncOp | None, given: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
     """The size to choose for, of every axis, or what is `given`: an empty one is no reason to prefer anything."""
-    defaults = _defaults(function, given)
+    defaults = _defaults(function, given) if DYNAMIC in axes.values() else {}
     return {axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size) for axis, size in axes.items()}
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from test_torch_operations import report_of
 
-from treadle.torch import Report
+from treadle.torch import Report, pieces
 from treadle.torch.backend import make_backend
 from treadle.torch.options import Options
 
@@ -207,3 +207,22 @@ def test_training() -> None:
     found = torch.autograd.grad(compiled(x, w).square().sum(), (x, w))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
+def test_a_long_loop_is_cut_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are substituted one after another: of each all those before it are read, so writes stay, and no piece
+    holds more of them than fusion can try in time."""
+    monkeypatch.setattr(pieces, "MOST_REDUCTIONS", 2)
+    count = 7
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = x * 0.5
+        for i in range(1, count):
+            row, rows = x[..., i, :i].clone(), x[..., :i, :i].clone()
+            x[..., i, :i] = row + (row.unsqueeze(-1) * rows).sum(-2)
+        return x
+
+    report = report_of(function, torch.randn(3, count, count).tril(-1) / 8, backend="interpreter")
+    sums = [sum(each.startswith("sum.") for each in taken.operations) for taken in report.taken]
+    assert sum(sums) == count - 1
+    assert max(sums) <= 2

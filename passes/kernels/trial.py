@@ -103,6 +103,8 @@ class Scheduled:
         """The same where a launch brings these sizes: what was chosen stays."""
         from treadle.passes.hierarchy_choose_sizes import likely_sizes  # comes later in the pipeline
 
+        if not sizes:
+            return self.time
         axes = axes_of_kernel(self.kernel)
         other = likely_sizes(axes, self.function, sizes)
         if other == likely_sizes(axes, self.function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, i32
@@ -13,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import FillOp, IndexOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import ConditionAttr, Linear, placed, spelled
-from treadle.passes._functions import erase_unused, fresh_hint, label, note
+from treadle.passes._functions import erase_unused, fresh_hint, hints_around, label, note
 from treadle.passes.reads.found import Computed, is_computed, is_number, made_of, may_move, moved_by
 
 LAW = "naturality of reads"
@@ -42,6 +43,10 @@ class _Rereading:
     read: ReadOp
     moved: Mapping[str, Linear]
     made: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    @cached_property
+    def _taken(self) -> set[str | None]:
+        return hints_around(self.read.result)
 
     def replace(self) -> SSAValue:
         before = self.read.operand
@@ -83,7 +88,7 @@ class _Rereading:
     def _put(self, op: Operation, of: SSAValue) -> SSAValue:
         op.location = self.read.location
         Rewriter.insert_op(op, InsertPoint.before(self.read))
-        op.results[0].name_hint = fresh_hint(self.read.result, of.name_hint)
+        op.results[0].name_hint = fresh_hint(self.read.result, of.name_hint, self._taken)
         return op.results[0]
 
 

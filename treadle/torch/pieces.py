@@ -24,6 +24,10 @@ T = TypeVar("T")
 MOST_PRODUCTS = 3
 """Products in one piece: with more, there is little left to gain, and every piece that is tried costs a compilation."""
 
+MOST_REDUCTIONS = 8
+"""Others in one piece: a loop that a graph holds turn by turn, as of rows that are substituted one after another, would
+be one piece otherwise, and what fusion tries grows faster than what there is."""
+
 AGAIN = "treadle_made_again"
 """What `meta` says of a node that a backward makes again. The product before and the product after have two gradients
 each, which go with it."""
@@ -62,6 +66,8 @@ def best_pieces(nodes: Sequence[Node], attempt: Callable[[Sequence[Node]], Piece
         found: tuple[float, list[Piece[T]]] = (inf, [])
         for first in range(last, -1, -1):
             inside = nodes[starts[first] : end]
+            if first < last and _others(inside) > MOST_REDUCTIONS:
+                break
             if first < last and _has_too_many_products(inside):
                 if not any(AGAIN in node.meta for node in nodes[: starts[first]]):
                     break
@@ -80,6 +86,11 @@ def _has_too_many_products(nodes: Sequence[Node]) -> bool:
     return len(products) > MOST_PRODUCTS + 2 * again
 
 
+def _others(nodes: Sequence[Node]) -> int:
+    """Reductions that are no products."""
+    return sum(node.target in REDUCTIONS and node.target not in CONTRACTIONS for node in nodes)
+
+
 def _fitting(nodes: Sequence[Node], first: int, end: int, tried: Callable[[int, int], Piece[T]]) -> list[int]:
     """Where pieces begin that each become a program, as far as they can: one that does not is cut, near its middle,
     where the fewest bytes go from one piece to the next."""
@@ -93,17 +104,18 @@ def _fitting(nodes: Sequence[Node], first: int, end: int, tried: Callable[[int, 
 
 
 def _starts(nodes: Sequence[Node]) -> list[int]:
-    """Where a piece may begin: before a product, or the first reduction after one, at the place of the elementwise
-    operations before it where the fewest bytes go from one piece to the next, but behind what is rolled, which a
-    product would read in several ways; and right before a product that would sum over several axes of what they
-    make."""
+    """Where a piece may begin: before a product, the first reduction after one, or one too many, at the place of the
+    elementwise operations before it where the fewest bytes go from one piece to the next, but behind what is rolled,
+    which a product would read in several ways; and right before a product that would sum over several axes of what
+    they make."""
     starts, last = [0], 0
     after_product = False
     for i, node in enumerate(nodes):
         if node.target not in REDUCTIONS:
             continue
         product = node.target in CONTRACTIONS
-        if last < i and (product or after_product):
+        is_full = not product and _others(nodes[starts[-1] : i]) >= MOST_REDUCTIONS
+        if last < i and (product or after_product or is_full):
             starts.append(
                 min(range(last + 1, i + 1), key=lambda at: (_crossing(nodes, at), nodes[at].target in MOVED, at))
             )
