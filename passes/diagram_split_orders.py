@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.orders import order_of
 from treadle.passes._decisions import decide
 from treadle.passes._functions import diagrams, fresh_hint, label, note, unite_equal
@@ -187,11 +188,13 @@ class DiagramSplitOrdersPass(ModulePass):
 
     Legal, for of those that come before an element in its part, none comes behind it in the whole; equal ones keep
     the order of their places. What conditions leave out (`diagram.where`) is asked in each part, where its elements
-    lie in the row; of what is not there a part has the last place of all. The axis has a fixed size, and two parts at
-    least. These have as many elements as divide it, at most 256 where products make them, as groups hold beside
-    those, else 1024. Where no group holds all of the axis (more than 32768 without products), parts are taken without
-    a question. Else the model times all kernels of the function both ways: a tenth must be saved at the sizes that
-    the program states, and no time lost where axes known only at launch are long."""
+    lie in the row; of what is not there a part has the last place of all. Nothing is there past the end of the axis,
+    which the last part may pass (`256 * x_part + x_in < x`). Parts have as many elements as divide the axis, at most
+    256 where products make them, as groups hold beside those, else 1024; as many as that, where nothing divides it or
+    only the launch tells how long it is. Of an axis of fixed size there are two at least. Where no group holds all of
+    one (more than 32768 without products), parts are taken without a question. Else the model times all kernels of
+    the function both ways: a tenth must be saved at the sizes that the program states, and (but for a little, see
+    `kernels.by_time`) no time lost where axes known only at launch are long."""
 
     name = PASS
 
@@ -225,9 +228,9 @@ def _asked(function: func.FuncOp, names: Sequence[str], lengths: Sequence[int]) 
         raise Refusal(function, f"{len(lengths)} lengths for {len(names)} orders: say one for all, or one for each")
     for name, length in zip(names, lengths if len(lengths) == len(names) else [*lengths] * len(names), strict=True):
         for first in named(function, name) if length else ():
-            if length < 0 or first.length < 2 * length or first.length % length:
+            if length < 0 or (first.length != DYNAMIC and first.length < 2 * length):
                 said = f"'{first.axis}' of {label(first.values[0].result)} has {first.length} elements"
-                raise Refusal(first.values[0], f"parts of {length} do not divide it in two or more: {said}")
+                raise Refusal(first.values[0], f"there are no two parts of {length}: {said}")
             split(function, first, length, PASS, "asked for")
 
 

@@ -134,7 +134,7 @@ CHUNKED: dict[str, tuple[tuple[str, ...], tuple[dict[str, int], ...]]] = {
 """Programs of which recurrences are taken in chunks, and at which sizes they are run."""
 SCANNED: dict[str, tuple[str, ...]] = {"tests/programs/cumulative_sums.mlir": ("A", "B")}
 """Programs with sums that are made as scans."""
-ORDERS: dict[str, tuple[int, ...]] = {"examples/routing.mlir": (16,)}
+ORDERS: dict[str, tuple[int, ...]] = {"examples/routing.mlir": (16,), "tests/programs/orders_below_zero.mlir": (5,)}
 """Programs that look for the first few of an order, and how long parts of the axis are."""
 SCATTERED: dict[str, tuple[str, ...]] = {"tests/programs/scattered_sums.mlir": ("S", "count", "product", "rows")}
 """Programs with sums that are scattered."""
@@ -241,7 +241,7 @@ FIRST = {
     "diagram_transpose_operands": "examples/matmul_int8.mlir",
     "passes/products/distributed": "tests/programs/difference_of_shares.mlir",
     "passes/products/split": "tests/programs/parts_of_keys.mlir",
-    "passes/orders/parts": "examples/routing.mlir",
+    "passes/orders/parts": "tests/programs/orders_below_zero.mlir",
     **dict.fromkeys(("passes/products/scanned", "passes/streams/stream"), "tests/programs/cumulative_sums.mlir"),
     "passes/products/scattered": "tests/programs/scattered_sums.mlir",
     "passes/_recurrences": "examples/delta_rule.mlir",

@@ -223,6 +223,11 @@ MUTATIONS: dict[str, Mutation] = {
         "inside = arith.AddiOp(begin, place).result",
         "inside = place",
     ),
+    "orders: zeros past the end are found": (
+        "passes/orders/parts",
+        "if not self._is_padded:",
+        "if self.length:",
+    ),
     "orders: parts overlap": (
         "passes/orders/parts",
         "return Linear({self.part: self.length, self.inner: 1})",

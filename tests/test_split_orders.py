@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_topk import NOWHERE, first, rows
+from test_topk import INF, NOWHERE, first, rows
 
 import treadle
 import treadle.language as tl
@@ -27,9 +27,9 @@ def steps(kernel: treadle.Kernel) -> list[str]:
     return [f"{step.rewrite} {step.subject}" for step in kernel.derivation if PASS in step.rewrite]
 
 
-def of_rows(k: int, length: int, format: str = "f32", largest: bool = True) -> Any:
+def of_rows(k: int, length: int, format: str = "f32", largest: bool = True, fixed: str = "x") -> Any:
     function = lambda a: tl.topk(a, k, over="x", axis="r", largest=largest)  # noqa: E731
-    return treadle.kernel("q x -> q r, q r")(function).trace([format], {"q": 9, "x": length}, ["x"])
+    return treadle.kernel("q x -> q r, q r")(function).trace([format], {"q": 9, "x": length}, fixed.split())
 
 
 def nearest(X: Any, C: Any) -> Any:
@@ -53,6 +53,70 @@ def test_it_is_the_order_of_the_whole(length: int, largest: bool, machine: str) 
     expected = first(a, 5, largest)
     np.testing.assert_array_equal(values, expected[0])
     np.testing.assert_array_equal(places, expected[1])
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("length", [7, 13, 19])
+def test_the_last_part_may_be_shorter(length: int, largest: bool) -> None:
+    """No zero past the end is before elements below it, and no place lies there."""
+    a, kernel = rows(), in_parts(of_rows(5, 40, largest=largest), length, "h100")
+    a[0] = -5 if largest else 5
+    assert len(steps(kernel)) == 1
+    values, places = kernel.run(a, backend="emulator")
+    expected = first(a, 5, largest)
+    np.testing.assert_array_equal(values, expected[0])
+    np.testing.assert_array_equal(places, expected[1])
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_of_a_length_that_the_launch_tells(largest: bool, machine: str) -> None:
+    """One kernel for all of them: a part at most, whole parts, and a last one of one element; fewer than are asked
+    for leave places that nothing has."""
+    kernel = in_parts(of_rows(5, 40, largest=largest, fixed=""), 8, machine)
+    assert steps(kernel) == [f"{PASS} {'%max' if largest else '%min'} along x in parts of 8"]
+    missing = -INF if largest else INF
+    for length in (1, 3, 5, 8, 9, 16, 33, 40, 257):
+        a = rows(max(length, 40))[:, -length:].copy()
+        a[0] = -5 if largest else 5
+        values, places = kernel.run(a, backend="emulator")
+        expected = first(a, 5, largest)
+        there = expected[1].shape[1]
+        np.testing.assert_array_equal(values[:, :there], expected[0])
+        np.testing.assert_array_equal(places[:, :there], expected[1])
+        assert (values[:, there:] == missing).all(), length
+        assert (places[:, there:] == NOWHERE).all(), length
+
+
+def test_of_scores_whose_number_the_launch_tells() -> None:
+    """They are made in parts, once, and not saved; conditions are asked where keys lie in all."""
+
+    def function(X: Any, C: Any) -> Any:
+        scores = tl.keep(-1 - tl.abs(tl.contract(X, C, over="d")), "k <= 3 * n")
+        return tl.topk(scores, 3, over="k", axis="r")
+
+    made = treadle.kernel("n d, k d -> n r, n r")(function)
+    module = made.trace(["f16", "f16"], {"n": 50, "k": 96, "d": 32}, ["d"])
+    kernel = in_parts(module, 16, "h100")
+    assert steps(kernel) == [f"{PASS} %max along k in parts of 16"]
+    assert "tensor<?x?xf32, #diagram.array<[n, k]>>" not in kernel.hierarchy
+    for n, k in ((50, 96), (1, 1), (17, 33), (64, 130)):
+        X, C = (np.random.default_rng(each).standard_normal((each, 32)).astype(np.float16) for each in (n, k))
+        scores = -1 - np.abs(X.astype(float) @ C.T.astype(float))
+        values, places = kernel.run(X, C, backend="emulator")
+        for row in range(n):
+            expected = first(scores[row : row + 1, : 3 * row + 1], 3)
+            there = expected[1].shape[1]
+            np.testing.assert_array_equal(places[row], [*expected[1][0], *[NOWHERE] * (3 - there)])
+            np.testing.assert_allclose(values[row, :there], expected[0][0], rtol=2**-10)  # rounded to f16
+
+
+def test_where_it_pays_of_lengths_that_nothing_divides_or_the_launch_tells() -> None:
+    """GPT-2 has 50257 tokens, which no number from 64 to 1024 divides."""
+    for module in (of_rows(4, 50257), of_rows(4, 32000, fixed="")):
+        chosen = treadle.compile(str(module), machine="h100")
+        assert steps(chosen) == [f"{PASS} %max along x in parts of 1024"]
+        assert 1.5 * chosen.estimate.time_us < in_parts(module, 0, "h100").estimate.time_us
 
 
 def test_in_16_bits() -> None:
@@ -151,9 +215,9 @@ def test_another_use_of_the_scores_keeps_them() -> None:
     np.testing.assert_array_equal(places, expected[1])
 
 
-@pytest.mark.parametrize("length", [7, 40, -8])
-def test_lengths_that_do_not_divide_are_refused(length: int) -> None:
-    with pytest.raises(TreadleError, match="do not divide it in two or more: 'x' of %max has 40 elements"):
+@pytest.mark.parametrize("length", [21, 40, -8])
+def test_lengths_of_fewer_than_two_parts_are_refused(length: int) -> None:
+    with pytest.raises(TreadleError, match=f"there are no two parts of {length}: 'x' of %max has 40 elements"):
         in_parts(of_rows(2, 40), length, "h100")
 
 

@@ -2,9 +2,18 @@
 // RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{lengths=256}' %s | xdsl-opt | filecheck %s
 // RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders' %s | filecheck %s --check-prefix PAYS
 // RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{lengths=0}' %s | filecheck %s --check-prefix NONE
-// RUN: xdsl-opt --verify-diagnostics -p 'set-machine{name=h100},diagram-split-orders{lengths=100}' %s | filecheck %s --check-prefix WRONG
+// RUN: xdsl-opt --verify-diagnostics -p 'set-machine{name=h100},diagram-split-orders{lengths=2100}' %s | filecheck %s --check-prefix WRONG
+// RUN: xdsl-opt -p 'set-machine{name=h100},diagram-split-orders{lengths=100}' %s | filecheck %s --check-prefix LAST
 
-// WRONG: parts of 100 do not divide it in two or more: 'x' of %first has 4096 elements
+// WRONG: there are no two parts of 2100: 'x' of %first has 4096 elements
+
+// Of 41 parts of 100 the last one has 96.
+
+// LAST-LABEL: func.func @f
+// LAST:       %[[PARTS:.*]] = diagram.read %S at "q, 100 * x_part + x_in" padded : {{.*}} -> tensor<?x41x100xf32, #diagram.array<[q, x_part, x_in]>>
+// LAST:       %[[THERE:.*]] = diagram.where %[[PARTS]] if "100 * x_part + x_in < 4096"
+// LAST:       diagram.reduce max %[[THERE]] over [x_in]
+// LAST:       diagram.collapse %{{.*}} [x_part, x_rank] as x_found : {{.*}} -> tensor<?x82xf32, #diagram.array<[q, x_found]>>
 
 // NONE-NOT: diagram.read
 // NONE-NOT: diagram.collapse

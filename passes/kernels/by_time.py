@@ -4,7 +4,7 @@ What can be one kernel is made one, for then nothing between its operations leav
 time. Only where it may (`kernels.cuts`) the model is asked, which takes as long as a pass.
 
 A launch may bring other sizes than those that the program states. So parts must be faster at these, and no slower where
-every axis that is known only at launch is a long one."""
+every axis that is known only at launch is a long one, or by a tenth of what they save at the stated ones."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ WORTH = 0.9
 
 NO_SLOWER = 1.02
 """Of two times this near to each other none is the longer one."""
+
+PRICE = 0.1
+"""Of what is saved at the stated sizes, as a share of the time, what may be lost where axes are long: those who run the
+stated sizes would else pay more for the others than the others save."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,8 @@ class Clock:
         for apart, i in timed:
             if apart > WORTH * together:
                 break
-            if found.longer == found.sizes or self._is_no_slower(found, ways[i].parts, [ops]):
+            most = most_lost(apart, together)
+            if found.longer == found.sizes or self._is_no_slower(found, ways[i].parts, [ops], most):
                 return Judged(ways[i], True, f"{ways[i].why}: estimated {apart:.3g} us apart, {one}{found.at}")
         apart, i = timed[0]
         if apart == inf:
@@ -104,14 +109,20 @@ class Clock:
         sizes = [found.sizes] if found.longer == found.sizes else [found.sizes, found.longer]
         return tuple(self.time(clusters, each) for each in sizes)
 
-    def _is_no_slower(self, found: Sized, parts: Sequence[Cluster], than: Sequence[Cluster]) -> bool:
-        return self.time(parts, found.longer) <= NO_SLOWER * self.time(than, found.longer)
+    def _is_no_slower(self, found: Sized, parts: Sequence[Cluster], than: Sequence[Cluster], most: float) -> bool:
+        return self.time(parts, found.longer) <= most * self.time(than, found.longer)
+
+
+def most_lost(time: float, than: float) -> float:
+    """Of the time where axes are long, what kernels may take that take `time` for `than` at the stated sizes."""
+    return NO_SLOWER if than == inf else max(NO_SLOWER, 1 + PRICE * (than / time - 1))
 
 
 def is_faster(times: Sequence[float], than: Sequence[float], worth: float = WORTH) -> bool:
     """Whether kernels take a tenth less time than others at the stated sizes (`worth`: so much of it at most), and no
-    more where axes are long; without times there is nothing to compare."""
+    more where axes are long (`most_lost`); without times there is nothing to compare."""
     if not than:
         return True
     (first, *longer), (other, *others) = times, than
-    return first <= worth * other and all(a <= NO_SLOWER * b for a, b in zip(longer, others, strict=True))
+    most = most_lost(first, other)
+    return first <= worth * other and all(a <= most * b for a, b in zip(longer, others, strict=True))

@@ -25,7 +25,7 @@ MOST_ALONE = 1024
 """Elements that a part has at most, without products: a warp holds 32 for each of its lanes."""
 
 LEAST_PART = 16
-"""So many times fewer it has at least: where an axis has no such divisor, parts do not pay."""
+"""So many times fewer it has at least: of an axis that has no such divisor the last part is a shorter one."""
 
 HELD_ALONE = 32768
 """Elements that a block holds of a row, 32 for each of its threads: of a longer one it is fed all, for each of an order
@@ -33,13 +33,14 @@ again."""
 
 
 def part_of(first: First) -> int:
-    """How long the parts of an axis may be: as long as one divides it that groups hold; 0 where there is none, or where
-    they hold all of the axis beside products."""
+    """How long the parts of an axis may be: as long as one divides it that groups hold, and else as long as these hold;
+    0 where an axis of known length has no two such parts."""
     most = WHOLE_LIMIT if _is_of_products(first) else MOST_ALONE
-    if first.length == DYNAMIC or first.length < 2 * most:
-        return 0
+    if first.length == DYNAMIC:
+        return most
     least = -(-most // LEAST_PART)
-    return next((each for each in range(most, least - 1, -1) if first.length % each == 0), 0)
+    divisors = (each for each in range(most, least - 1, -1) if first.length % each == 0)
+    return next(divisors, most) if first.length >= 2 * most else 0
 
 
 def is_fed(first: First) -> bool:

@@ -11,14 +11,15 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import CastOp, CollapseOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of, with_format
+from treadle.dialects.diagram import CastOp, CollapseOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of, with_format
 from treadle.dialects.diagram.condition import Linear, spelled
 from treadle.dialects.diagram.orders import NOWHERE, is_position
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.passes._functions import erase_unused, fresh_hint, label, note
 from treadle.passes.axes.merge import merged, name_of
 from treadle.passes.orders.found import First
+from treadle.passes.products.positions import count_of
 from treadle.passes.reads.bubble import moved_conditions, read_again
 from treadle.passes.reads.found import may_move_alone
 
@@ -26,7 +27,7 @@ LAW = "the first of an order are among the first of its parts"
 
 
 def split(function: func.FuncOp, first: First, length: int, rewrite: str, why: str) -> None:
-    """Find the first few of each `length` elements along the axis, which that divides, and then of these."""
+    """Find the first few of each `length` elements along the axis, the last of which may be fewer, then of these."""
     names = label(first.values[0].result)
     _Parts(function, first, length).replace()
     note(function, rewrite, f"{names} along {first.axis} in parts of {length}", LAW, why)
@@ -35,16 +36,16 @@ def split(function: func.FuncOp, first: First, length: int, rewrite: str, why: s
 class _Parts:
     def __init__(self, function: func.FuncOp, first: First, length: int):
         block = function.body.block
-        self.first, self.length = first, length
+        self.first, self.length, self.count = first, length, count_of(first.length, length)
         self.point = InsertPoint.before(first.ops[0])
         axis = first.axis
         self.part, self.inner, self.rank = (name_of((axis, each), block) for each in ("part", "in", "rank"))
         self.found = name_of((axis, "found"), block)
 
     def replace(self) -> None:
-        first, count = self.first, self.first.length // self.length
-        apart = {self.part: count, self.inner: self.length}
-        read = self._read(apart)
+        first = self.first
+        apart = {self.part: self.count, self.inner: self.length}
+        read = self._there(self._read(apart))
         positions = self._put(IndexOp(array_type(i32, {self.inner: self.length})))
         made = self._again(read, positions, self.inner, apart, self._along())
         values = [made[each.result] for each in first.values]
@@ -52,7 +53,8 @@ class _Parts:
         values = self._side_by_side(values, first.values[0].result)
         places = self._side_by_side(places, first.places[0].result)
         values = self._as(values, format_of(first.array.type))
-        last = self._again(values, places, self.found, {self.found: count * len(first.values)})
+        found = DYNAMIC if self.count == DYNAMIC else self.count * len(first.values)
+        last = self._again(values, places, self.found, {self.found: found})
         for each in (*first.values, *first.places):
             new = last[each.result]
             new.name_hint, each.result.name_hint = each.result.name_hint, None
@@ -63,9 +65,24 @@ class _Parts:
 
     def _read(self, apart: Mapping[str, int]) -> SSAValue:
         """The array in parts: where nothing else uses it, computed of parts of what it is made of."""
-        read = ReadOp(self.first.array, self._place(), self._type(self.first.array.type, apart))
+        type = self._type(self.first.array.type, apart)
+        read = ReadOp(self.first.array, self._place(), type, padded=self._is_padded)
         value = self._put(read, self.first.array)
         return read_again(read) if may_move_alone(read, self.first.ops) else value
+
+    @property
+    def _is_padded(self) -> bool:
+        """Whether the last part may be longer than what is left of the axis."""
+        return DYNAMIC in (self.first.length, self.count) or self.count * self.length > self.first.length
+
+    def _there(self, value: SSAValue) -> SSAValue:
+        """An array in parts without what is past the end of the axis, which is nothing that a part could find."""
+        if not self._is_padded:
+            return value
+        axis, length = self.first.axis, self.first.length
+        known = length != DYNAMIC
+        inputs = {} if known else {axis: self._put(ExtentOp(axis))}
+        return self._put(WhereOp(value, f"{spelled(self._along())} < {length if known else axis}", inputs), value)
 
     def _place(self) -> str:
         along = spelled(self._along())
