@@ -36,6 +36,10 @@ PRICE = 0.1
 stated sizes would else pay more for the others than the others save."""
 
 
+MOST_LOST = 1.25
+"""Whatever is saved, of the time where axes are long: they may be what is run."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """A cut, whether it is worth its launches, and both times."""
@@ -115,7 +119,7 @@ class Clock:
 
 def most_lost(time: float, than: float) -> float:
     """Of the time where axes are long, what kernels may take that take `time` for `than` at the stated sizes."""
-    return NO_SLOWER if than == inf else max(NO_SLOWER, 1 + PRICE * (than / time - 1))
+    return NO_SLOWER if than == inf else min(max(NO_SLOWER, 1 + PRICE * (than / time - 1)), MOST_LOST)
 
 
 def is_faster(times: Sequence[float], than: Sequence[float], worth: float = WORTH) -> bool:
