@@ -41,7 +41,7 @@ func.func @patches(%X: !X, %W: !W) -> !O attributes {sizes = #diagram.sizes<b = 
 // ASKED:       %A_flat = diagram.collapse %A [b, k] as b_k : {{.*}} -> tensor<?x?x?xf16, #diagram.array<[a, m, b_k]>>
 // ASKED-NEXT:  %B_copy_flat = diagram.collapse %B_copy [b, k] as b_k : {{.*}} -> tensor<?x?x?xf16, #diagram.array<[n, a, b_k]>>
 // ASKED-NEXT:  %C = diagram.contract %A_flat, %B_copy_flat over [a, b_k] accumulate f32
-func.func @three(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<a = 2, m = 8, b = 2, k = 16, n = 8>} {
+func.func @three(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<a = 2, m = 8, b = 2, k = 8, n = 8>} {
   %C = diagram.contract %A, %B over [a, b, k] accumulate f32 : !A, !B -> !C
   func.return %C : !C
 }
