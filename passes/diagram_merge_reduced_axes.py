@@ -70,13 +70,14 @@ class DiagramMergeReducedAxesPass(WhereFaster[Merging]):
     }
     ```
 
-    Legal: `(x, y)` is `x * Y + y`, under which each operation with both axes is itself, and an array with one of them
-    is read at the quotient, or the remainder. So inner axes have static sizes, no array that is read has absent
-    elements, and conditions on positions ask for those. What has all axes, two or three, is made with a product of two
-    matrices, and nothing else uses what that gives. A sum over `e` of products along `k`, of which a map scales each,
-    is one over `e` and all pieces of 128 of `k`, each of them scaled: of a scale that is infinite, pieces of zero are
-    NaN. The model times all kernels of the function both ways: a tenth must be saved at the sizes that the program
-    states, and no time lost where axes known only at launch are long."""
+    Legal: `(x, y)` is `x * Y + y`, under which each operation with both axes is itself, and an array with one of
+    them is read at the quotient, or the remainder. So inner axes have static sizes, no array that is read has
+    absent elements, and conditions on positions ask for those. What has all axes, two or three, is made with a
+    product of two matrices, and nothing else uses what that gives; or a product sums over them what it reads of an
+    array at other positions, with zeros around, as in windows of an image. A sum over `e` of products along `k`, of
+    which a map scales each, is one over `e` and all pieces of 128 of `k`, each of them scaled: of a scale that is
+    infinite, pieces of zero are NaN. The model times all kernels of the function both ways: a tenth must be saved
+    at the sizes that the program states, and no time lost where axes known only at launch are long."""
 
     name = "diagram-merge-reduced-axes"
     option = "axes"

@@ -7,14 +7,15 @@ is with scores of a query and of pairs of keys, `Q[q, d] K[x, d] L[y, d]`, of wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
+from treadle.compiler.told_sizes import told_axes
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReadOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, sizes_of
 from treadle.passes._functions import stated_sizes
@@ -56,16 +57,16 @@ class Reduced:
 
 def reduced_along(function: func.FuncOp, axes: Axes) -> Reduced | None:
     """What may be made with one axis in the place of several, the outermost of which comes first."""
-    return _reduced(function.body.block, axes, stated_sizes(function))
+    return _reduced(function.body.block, axes, stated_sizes(function), told_axes(function))
 
 
 def reduced_in(function: func.FuncOp) -> list[Reduced]:
     """The axes of a function of which this may be made one, those that come first in the program first."""
     block, found = function.body.block, list[Reduced]()
-    likely = stated_sizes(function)
+    likely, told = stated_sizes(function), told_axes(function)
     for axes in dict.fromkeys(axes for op in block.ops for axes in _reduced_by(op)):
         taken = {axis for each in found for axis in each.axes}
-        ways = [_reduced(block, order, likely) for order in permutations(axes) if taken.isdisjoint(axes)]
+        ways = [_reduced(block, order, likely, told) for order in permutations(axes) if taken.isdisjoint(axes)]
         if fitting := [each for each in ways if each is not None]:
             found.append(max(fitting, key=lambda each: len(each.in_order)))
     return found
@@ -80,15 +81,15 @@ def _reduced_by(op: Operation) -> Iterator[Axes]:
             yield from combinations(axes, number)
 
 
-def _reduced(block: Block, axes: Axes, likely: Mapping[str, int]) -> Reduced | None:
+def _reduced(block: Block, axes: Axes, likely: Mapping[str, int], told: Collection[str]) -> Reduced | None:
     steps = _steps(block, axes)
-    products = [op for op in steps if isinstance(op, ContractOp) and not _reduces(op, axes)]
+    products = [op for op in steps if isinstance(op, ContractOp) and (not _reduces(op, axes) or _sums_views(op))]
     known = {axis: size for op in steps for operand in op.operands for axis, size in sizes_of(operand.type).items()}
     sizes = tuple(known.get(axis, DYNAMIC) for axis in axes)
     if not products or min(sizes[1:]) <= 0 or too_many(stated_length(axis, known, likely) for axis in axes) is not None:
         return None
     each = Reduced(axes, sizes, tuple(steps))
-    if any(absences(value) for value in each.given):
+    if any(absences(value) or _tells(value, told) for value in each.given):
         return None
     if not all(_multiplies_matrices(op, axes) for op in products):
         return None
@@ -114,6 +115,19 @@ def _multiplies_matrices(op: ContractOp, axes: Axes) -> bool:
     factors = [{*axes_of(operand.type)} for operand in (op.lhs, op.rhs)]
     left, right = (factor | {*axes} if factor & {*axes} else factor for factor in factors)
     return bool(left - right) and bool(right - left)
+
+
+def _tells(value: SSAValue, told: Collection[str]) -> bool:
+    """Whether a view says how long one of its axes is, as far as windows lie inside: read at quotients, with zeros
+    around, it would say nothing, or something else."""
+    return isinstance(value.owner, ReadOp) and not {*told}.isdisjoint(axes_of(value.type))
+
+
+def _sums_views(op: ContractOp) -> bool:
+    """Whether a product sums what it reads of an array at other positions, with zeros around, as windows of an image
+    are: nothing is saved that is read as one axis."""
+    reads = [operand.owner for operand in op.operands if isinstance(operand.owner, ReadOp)]
+    return any(read.is_padded and not read.inputs for read in reads)
 
 
 def _reduces(op: Operation, axes: Axes) -> bool:
