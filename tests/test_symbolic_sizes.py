@@ -238,6 +238,8 @@ EXAMPLES_SLOWER = {
     ("attention_stick_breaking", "a100"): 1.3,
     ("attention_bf16", "a100"): 1.2,
     ("attention_soft_cap", "a100"): 1.15,
+    ("attention_differential", "h100"): 1.15,
+    ("retention", "a100"): 1.2,
 }
 LARGE = 2048
 """Of an axis whose size by default is more than 16."""
